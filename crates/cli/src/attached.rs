@@ -116,7 +116,7 @@ pub(crate) fn visit(
     // Read before the terminal changes: what is in the way of it is no reason not to be attached.
     let scrolled_away = if attached.fence.is_some() && !attached.alternate && wish.lines > 0 {
         let wanted = scrollback::Wanted {
-            dir: &ctx.home.session_dir(id).join("output"),
+            output: &ctx.home.session(id).output(),
             from: output_from,
             end: attached.output_end,
             size: attached.size,

@@ -74,8 +74,8 @@ fn completed(arg: Arg, verb: &str) -> Arg {
 
 /// Everything on a shelf of the state directory; nothing is made or mended for it.
 fn known(shelf: impl Fn(Home) -> Option<Home>) -> Vec<Status> {
-    let home = Home::place().ok().filter(|root| root.join("sessions").is_dir());
-    let Some(home) = home.and_then(|root| Home::open(root).ok()).and_then(shelf) else { return Vec::new() };
+    let root = Home::place().ok().filter(|root| Home::at(root.clone()).check_readable().is_ok());
+    let Some(home) = root.and_then(|root| Home::open(root).ok()).and_then(shelf) else { return Vec::new() };
     let ids = home.session_ids().unwrap_or_default();
     let mut all: Vec<Status> = ids.iter().filter_map(|id| view::status(&home, id).ok()).collect();
     all.sort_by_key(|status| std::cmp::Reverse(status.last_activity_at));
@@ -132,10 +132,7 @@ fn tags() -> Vec<CompletionCandidate> {
 
 fn helpers() -> Vec<CompletionCandidate> {
     // The shelf is only opened if there is one: opening makes it.
-    let helpers = known(|home| {
-        let there = home.root().join("helpers").is_dir();
-        if there { home.helpers().ok() } else { None }
-    });
+    let helpers = known(|home| home.shelves().into_iter().find(Home::is_helpers));
     let mut names: Vec<String> = helpers.iter().map(|status| status.handle().to_owned()).collect();
     names.dedup();
     names.into_iter().map(CompletionCandidate::new).collect()

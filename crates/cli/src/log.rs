@@ -10,11 +10,11 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use berth_api::{Code, Problem};
-use berth_keeper::start::{LOG_FILE, OLD_LOG_FILE};
+use berth_store::SessionFiles;
 use berth_store::keepers::ADOPT_FLAG;
 use tracing_subscriber::EnvFilter;
 
@@ -47,8 +47,9 @@ pub(crate) fn of_a_command(verbose: u8) -> Result<(), Problem> {
 /// Begins to tell what a keeper does. One that cannot write that down goes on without.
 pub(crate) fn of_a_keeper(args: &[OsString]) {
     let Some(Ok(filter)) = wanted() else { return };
-    let dir = args.iter().find(|arg| *arg != ADOPT_FLAG);
-    let Some(Ok(log)) = dir.map(|dir| KeeperLog::open(Path::new(dir))) else { return };
+    let session =
+        args.iter().find(|arg| *arg != ADOPT_FLAG).and_then(|place| SessionFiles::understand(place));
+    let Some(Ok(log)) = session.map(|session| KeeperLog::open(session.logs())) else { return };
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(Mutex::new(log)).init();
 }
 
@@ -67,26 +68,25 @@ fn without_messages(filter: EnvFilter) -> EnvFilter {
 
 /// A file that begins anew when it is full.
 struct KeeperLog {
-    path: PathBuf,
+    /// The log in use, and where it goes when it is full.
+    paths: [PathBuf; 2],
     file: File,
     bytes: u64,
 }
 
 impl KeeperLog {
-    fn open(dir: &Path) -> io::Result<Self> {
-        let path = dir.join(LOG_FILE);
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+    fn open(paths: [PathBuf; 2]) -> io::Result<Self> {
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&paths[0])?;
         let bytes = file.metadata()?.len();
-        Ok(Self { path, file, bytes })
+        Ok(Self { paths, file, bytes })
     }
 }
 
 impl Write for KeeperLog {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.bytes + line.len() as u64 > MAX_LOG_BYTES {
-            std::fs::rename(&self.path, self.path.with_file_name(OLD_LOG_FILE))?;
-            let dir = self.path.parent().unwrap_or(Path::new("."));
-            *self = Self::open(dir)?;
+            std::fs::rename(&self.paths[0], &self.paths[1])?;
+            *self = Self::open(self.paths.clone())?;
         }
         let count = self.file.write(line)?;
         self.bytes += count as u64;
@@ -106,17 +106,20 @@ mod tests {
     fn a_keepers_log_never_takes_more_than_twice_its_limit() {
         let dir = std::env::temp_dir().join(format!("berth-keeper-log-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a directory");
+        let paths = ["new", "old"].map(|name| dir.join(name));
         let line = [b'x'; 1000];
-        let mut log = KeeperLog::open(&dir).expect("a log");
+        let mut log = KeeperLog::open(paths.clone()).expect("a log");
         for _ in 0..3 * MAX_LOG_BYTES / 1000 {
             log.write_all(&line).expect("a line");
         }
         drop(log);
-        let size = |name: &str| std::fs::metadata(dir.join(name)).expect(name).len();
-        assert!(size(LOG_FILE) <= MAX_LOG_BYTES && size(OLD_LOG_FILE) <= MAX_LOG_BYTES);
-        let before = size(LOG_FILE);
-        KeeperLog::open(&dir).and_then(|mut log| log.write_all(b"again\n")).expect("goes on where it was");
-        assert_eq!(size(LOG_FILE), before + 6);
+        let size = |number: usize| std::fs::metadata(&paths[number]).expect("a log").len();
+        assert!(size(0) <= MAX_LOG_BYTES && size(1) <= MAX_LOG_BYTES);
+        let before = size(0);
+        KeeperLog::open(paths.clone())
+            .and_then(|mut log| log.write_all(b"again\n"))
+            .expect("goes on where it was");
+        assert_eq!(size(0), before + 6);
         std::fs::remove_dir_all(&dir).expect("our own directory");
     }
 }

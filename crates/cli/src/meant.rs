@@ -192,7 +192,7 @@ impl Ctx {
         }
         let Some(terminal) = terminal_here::here() else { return Ok(None) };
         let Some(id) = self.home.current(&terminal)? else { return Ok(None) };
-        if !self.home.session_dir(&id).exists() {
+        if !self.home.session(&id).exists() {
             let what = format!("the current session of this terminal, {id}, is gone");
             return Err(Problem::new(Code::NotFound, what)
                 .hint("`berth use S` makes another one current, `berth ls --all` lists what there is"));

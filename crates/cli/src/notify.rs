@@ -13,8 +13,7 @@ mod sign;
 mod terminal;
 mod webhook;
 
-use std::ffi::OsString;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
 use std::time::{Duration, Instant};
 
 use berth_api::status::Timestamp;
@@ -22,6 +21,7 @@ use berth_api::{Code, Problem};
 use berth_core::{Notify, Occasion, SessionId};
 use berth_host::clock;
 use berth_keeper::notify::{Delivery, Desk, MOST_AT_WORK, Outcome, Told, read_args};
+use berth_store::SessionFiles;
 use berth_store::{Home, killpoint};
 
 use crate::config::{Config, notify::NotifyKeys, notify::Webhook};
@@ -105,7 +105,7 @@ pub(crate) fn lifetime() -> Duration {
 
 /// Runs the notifier. `args` is what follows the hidden verb. Returns the exit code.
 pub(crate) fn notifier(args: &[OsString]) -> u8 {
-    let Some((dir, told)) = read_args(args) else { return Code::Usage.exit_code() };
+    let Some((place, told)) = read_args(args) else { return Code::Usage.exit_code() };
     // What a person's own command leaves behind stays below us, and so inside of its session, for as long as we are there.
     let _ = berth_host::tree::become_subreaper();
     let lifetime = lifetime();
@@ -114,14 +114,15 @@ pub(crate) fn notifier(args: &[OsString]) -> u8 {
         std::thread::sleep(lifetime + LAST_LINES);
         std::process::exit(Code::TimedOut.exit_code().into());
     });
-    match tell(&dir, &told, Instant::now() + lifetime) {
+    match tell(place.as_os_str(), &told, Instant::now() + lifetime) {
         Ok(()) => 0,
         Err(problem) => problem.code.exit_code(),
     }
 }
 
-fn tell(dir: &Path, told: &[Told], until: Instant) -> Result<(), Problem> {
-    let (home, id) = Home::of(dir)?;
+fn tell(place: &OsStr, told: &[Told], until: Instant) -> Result<(), Problem> {
+    let (home, session) = SessionFiles::open(place)?;
+    let id = session.id().clone();
     let desk = Desk::open(&home)?;
     let first = told.first().copied();
     // From here on there is a place to say what went wrong.

@@ -312,7 +312,11 @@ fn stopping_several_ends_with_the_worst_code_of_all() {
     // A keeper that is there and gives everyone who asks it nothing but an end.
     lab.kill_keeper(&stuck);
     let dir = lab.session_dir(&stuck);
-    let _lease = berth_store::store::Lease::claim(&dir).expect("a lease").expect("nobody has it");
+    let _lease = berth_store::SessionFiles::understand(dir.as_os_str())
+        .expect("a session")
+        .claim()
+        .expect("a lease")
+        .expect("nobody has it");
     let listener = berth_host::socket::listen(&dir, "sock").expect("a socket");
     listener.set_nonblocking(false).expect("a socket");
     std::thread::spawn(move || while listener.accept().is_ok() {});

@@ -11,7 +11,7 @@ use berth_api::{Connection, Scope};
 use berth_core::SessionId;
 use berth_harness::{Lab, PATIENCE, Seed, signal, wait_until};
 use berth_host::identity::Identity;
-use berth_store::{Home, store};
+use berth_store::Home;
 use berth_verbs::cursor::News;
 use berth_verbs::{Ctx, Cursor};
 use rustix::process::Signal;
@@ -61,7 +61,7 @@ fn until(cursor: &mut Cursor, is_it: impl Fn(&News) -> bool) -> Vec<u64> {
 }
 
 fn journal(ctx: &Ctx, id: &SessionId, from: u64) -> Vec<(u64, Entry)> {
-    let events = store::read(&ctx.home.session_dir(id), id, from).expect("a journal");
+    let events = ctx.home.session(id).read(from).expect("a journal");
     events.iter().map(|event| (event.seq().0, event.get().entry())).collect()
 }
 
@@ -221,7 +221,7 @@ fn a_cursor_whose_keeper_is_there_and_whose_journal_could_not_be_read_reads_it_a
     let lab = lab();
     let (ctx, id) = start(&lab);
     let seq = ctx.session(&id).status().expect("a status").seq;
-    let journal = ctx.home.session_dir(&id).join("journal");
+    let journal = lab.session_dir(id.as_str()).join("journal");
     let away = journal.with_extension("away");
     std::fs::rename(&journal, &away).expect("moved away");
     let mut cursor = ctx.session(&id).events(1);

@@ -16,8 +16,8 @@ use berth_harness::{Lab, Said, said};
 use berth_host::identity::{Identity, Verdict};
 use berth_host::lock::LockFile;
 use berth_keeper::recover;
-use berth_store::Home;
-use berth_store::store::{self, Lease};
+use berth_store::store::Lease;
+use berth_store::{Home, SessionFiles};
 
 fn lab() -> Lab {
     Lab::new(env!("CARGO_BIN_EXE_berth"))
@@ -27,7 +27,11 @@ fn lab() -> Lab {
 fn orphan(lab: &Lab) -> (String, Lease) {
     let id = lab.start(&["hang"]);
     lab.kill_keeper(&id);
-    let lease = Lease::claim(&lab.session_dir(&id)).expect("a lease").expect("nobody has it");
+    let lease = SessionFiles::understand(lab.session_dir(&id).as_os_str())
+        .expect("a session")
+        .claim()
+        .expect("a lease")
+        .expect("nobody has it");
     // Every berth command that holds a lease signs it.
     lease.sign(&Identity::me().expect("this process"), 1).expect("a lease");
     (id, lease)
@@ -209,7 +213,8 @@ fn whoever_clears_up_signs_the_lease() {
     let healer = begin(&lab, &["show", &id]);
     let pid = healer.id();
     assert_eq!(end(healer).code, 0);
-    let holder = store::holder(&lab.session_dir(&id));
+    let holder =
+        SessionFiles::understand(lab.session_dir(&id).as_os_str()).expect("a session").lease_holder();
     assert!(holder.starts_with(&format!("pid={pid} ")) && holder.ends_with("epoch=1"), "{holder}");
 }
 

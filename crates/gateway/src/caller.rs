@@ -145,7 +145,7 @@ impl Target {
     pub(crate) async fn find(gate: &Gate, caller: Caller, handle: String) -> Result<Self, Fault> {
         let ctx = caller.ctx(gate);
         // One look at a directory holds up nobody; whoever is called by name is asked.
-        let whole = SessionId::parse(&handle).filter(|id| ctx.home.session_dir(id).is_dir());
+        let whole = SessionId::parse(&handle).filter(|id| ctx.home.session(id).exists());
         let id = match whole {
             Some(id) => id,
             None => {

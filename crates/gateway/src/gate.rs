@@ -77,10 +77,10 @@ impl Gate {
 
 /// What went wrong with a verb, but if the sessions cannot be read at all, that.
 pub(crate) fn or_no_store(home: &Home, problem: Problem) -> Problem {
-    match std::fs::read_dir(home.sessions_dir()) {
-        Ok(_) => problem,
+    match home.check_readable() {
+        Ok(()) => problem,
         Err(error) => {
-            let what = format!("the sessions in {} cannot be read: {error}", home.sessions_dir().display());
+            let what = format!("the sessions in {} cannot be read: {error}", home.display());
             Problem::new(Code::Unreachable, what)
                 .hint("nothing was started or changed; `berth doctor` tells more")
         }

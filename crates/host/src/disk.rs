@@ -15,6 +15,24 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::lock::LockFile;
 
+/// Temporary files in a directory that [`write_atomically`] made: of a write that goes on, or never finished.
+pub fn temporary_files(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.to_str().is_some_and(|name| name.starts_with('.') && name.ends_with(".tmp")) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// Makes new names in these directories survive a power cut.
+pub fn sync_dirs(dirs: &[&Path]) -> io::Result<()> {
+    dirs.iter().try_for_each(|dir| File::open(dir)?.sync_all())
+}
+
 /// Writes a file through a temporary one beside it. With `sync` it survives a power cut once this
 /// returns; without, a power cut may bring the old one back.
 pub fn write_atomically(dir: &Path, name: &str, bytes: &[u8], sync: bool) -> io::Result<()> {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use berth_api::{Code, Problem};
 use berth_core::{Boundary, Epoch, Limits, Session, SessionId};
 use berth_host::cgroup::{self, Group, Limited, Members, Watch};
+use berth_store::SessionFiles;
 
 use crate::foreign;
 
@@ -100,8 +101,8 @@ impl Contained {
     }
 
     /// Where the group is in use by another keeper of a session of this name, if it is.
-    pub(crate) fn used_elsewhere(&self, dir: &Path) -> Option<PathBuf> {
-        used_elsewhere(self.group.as_ref()?, dir)
+    pub(crate) fn used_elsewhere(&self, session: &SessionFiles) -> Option<SessionFiles> {
+        used_elsewhere(self.group.as_ref()?, session)
     }
 
     /// Whether somebody is in the group who cannot be seen from here.
@@ -160,10 +161,10 @@ pub fn group_of(session: &Session, id: &SessionId) -> io::Result<Option<Group>> 
     Group::open(Path::new(path), &group_name(id, session.epoch))
 }
 
-/// Where a group with the name of a run of the session in `dir` is in use by another keeper: in a copy of the
+/// Where a group with the name of a run of this session is in use by another keeper: in a copy of the
 /// session, or in what this is a copy of.
-pub(crate) fn used_elsewhere(group: &Group, dir: &Path) -> Option<PathBuf> {
-    group.members().ok()?.pids.iter().find_map(|pid| foreign::kept_elsewhere(*pid, dir))
+pub(crate) fn used_elsewhere(group: &Group, session: &SessionFiles) -> Option<SessionFiles> {
+    group.members().ok()?.pids.iter().find_map(|pid| foreign::kept_elsewhere(*pid, session))
 }
 
 /// Whether a group has only keepers of other sessions in it, that could not be put elsewhere.

@@ -11,7 +11,6 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
 
 use berth_api::message::{Request, Role};
 use berth_api::problem::not_allowed;
@@ -20,8 +19,9 @@ use berth_core::{Caller, Deed, Epoch, Grant, SessionId, Spec, Target, may};
 use berth_host::identity::{self, Pidfd, ProcessStat};
 use berth_host::process::census;
 use berth_host::{cgroup, socket, tree};
+use berth_store::SessionFiles;
 use berth_store::home::Home;
-use berth_store::{keepers, store, view};
+use berth_store::{keepers, view};
 
 use crate::whose::{HOME_VARIABLE, claim_of_mark, is_same};
 use crate::{boundary, notify, recover};
@@ -179,9 +179,10 @@ fn lasting_evidence(home: &Home, pid: u32) -> Result<Vec<SessionId>, String> {
 /// The sessions that a process is inside of by evidence that it carries and can drop: its lock and its mark.
 fn carried_evidence(home: &Home, pid: u32) -> Result<Vec<SessionId>, String> {
     let mut sessions = Vec::new();
-    let locks = tree::held_files(pid, "run").unwrap_or_default();
-    for dir in locks.iter().filter_map(|file| file.parent()) {
-        sessions.extend(id_of_dir(dir).filter(|id| is_kept_here(home, id) || is_in(home, dir)));
+    for session in SessionFiles::with_run_lock_of(pid).unwrap_or_default() {
+        if is_kept_here(home, session.id()) || is_in(home, &session) {
+            sessions.push(session.id().clone());
+        }
     }
     if let Ok([Some(mark), _]) = tree::variables(pid, [recover::MARK, HOME_VARIABLE])
         && let Some(claim) = claim_of_mark(&mark, None)
@@ -236,24 +237,26 @@ fn climb(home: &Home, pid: u32) -> io::Result<Above> {
     for generation in 0..MOST_ANCESTORS {
         // One short read for each, on this way of everybody who asks; a look at the rest only if it is one of ours.
         if stat.comm == KEEPERS_NAME {
-            if let Some(dir) = notify::started_for(stat.pid) {
-                match is_here(home, &dir)? {
-                    true if notify::told_by(stat.pid).is_some() => above.here.extend(id_of_dir(&dir)),
+            if let Some(session) = notify::started_for(stat.pid) {
+                match is_here(home, &session)? {
+                    true if notify::told_by(stat.pid).is_some() => above.here.push(session.id().clone()),
                     // A notifier signs for its seat before it runs anything, so its seat was changed.
-                    true => return Err(misfit(&stat, "notifier", &dir, "no seat names it")),
-                    false => above.elsewhere.extend(id_of_dir(&dir)),
+                    true => return Err(misfit(&stat, "notifier", &session, "no seat names it")),
+                    false => above.elsewhere.push(session.id().clone()),
                 }
             } else if generation > 0
-                && let Some(dir) = keepers::started_for(stat.pid)
+                && let Some(session) = keepers::started_for(stat.pid)
             {
-                match is_here(home, &dir)? {
+                match is_here(home, &session)? {
                     true if keepers::kept_by(stat.pid).is_some() => {
-                        above.here.extend(id_of_dir(&dir));
+                        above.here.push(session.id().clone());
                         return Ok(above);
                     }
                     // A keeper signs its lease before it runs anything, so its lease was changed.
-                    true => return Err(misfit(&stat, "keeper", &dir, "the lease there does not name it")),
-                    false => above.elsewhere.extend(id_of_dir(&dir)),
+                    true => {
+                        return Err(misfit(&stat, "keeper", &session, "the lease there does not name it"));
+                    }
+                    false => above.elsewhere.push(session.id().clone()),
                 }
             }
         }
@@ -265,54 +268,45 @@ fn climb(home: &Home, pid: u32) -> io::Result<Above> {
     Err(io::Error::other("the tree is too deep"))
 }
 
-fn misfit(stat: &ProcessStat, role: &str, dir: &Path, why: &str) -> io::Error {
+fn misfit(stat: &ProcessStat, role: &str, session: &SessionFiles, why: &str) -> io::Error {
     io::Error::other(format!(
         "process {} was started as the {role} of {}, and {why}",
         stat.pid,
-        dir.display()
+        session.display()
     ))
 }
 
-fn id_of_dir(dir: &Path) -> Option<SessionId> {
-    SessionId::parse(dir.file_name()?.to_str()?)
-}
-
-/// The state directory that the directory of a session is in.
-fn root_of(dir: &Path) -> Option<&Path> {
-    dir.parent().and_then(Path::parent)
-}
-
-/// Whether a session's directory is one of this state directory.
-fn is_in(home: &Home, dir: &Path) -> bool {
-    root_of(dir).is_some_and(|root| is_same(root, home.root()))
+/// Whether a session is one of this state directory.
+fn is_in(home: &Home, session: &SessionFiles) -> bool {
+    is_same(session.root(), home.root())
 }
 
 /// Whether the directory that a keeper was started with is of this state directory. Fails if that directory is gone: it may
 /// have been this state directory under another name.
-fn is_here(home: &Home, dir: &Path) -> io::Result<bool> {
-    if is_in(home, dir) {
+fn is_here(home: &Home, session: &SessionFiles) -> io::Result<bool> {
+    if is_in(home, session) {
         return Ok(true);
     }
-    match root_of(dir).map(Path::try_exists) {
-        Some(Ok(true)) => Ok(false),
-        Some(Ok(false) | Err(_)) | None => Err(io::Error::other(format!(
+    match session.root().try_exists() {
+        Ok(true) => Ok(false),
+        Ok(false) | Err(_) => Err(io::Error::other(format!(
             "{}, which a keeper was started with, cannot be found",
-            dir.display()
+            session.display()
         ))),
     }
 }
 
 /// Whether there is such a session or helper in this state directory. Another one has agents of its own.
 fn is_kept_here(home: &Home, id: &SessionId) -> bool {
-    home.shelves().iter().any(|shelf| store::exists(&shelf.session_dir(id)).unwrap_or(true))
+    home.shelves().iter().any(|shelf| shelf.session(id).has_events().unwrap_or(true))
 }
 
 /// Whether a session without a record here was recorded here once: its directory or its keeper still exists.
 fn has_lost_its_record(home: &Home, id: &SessionId) -> bool {
-    let is_left = home.shelves().iter().any(|shelf| shelf.session_dir(id).try_exists().unwrap_or(true));
+    let is_left = home.shelves().iter().any(|shelf| shelf.session(id).try_exists().unwrap_or(true));
     let is_its_keeper = |stat: &ProcessStat| {
         let dir = (stat.comm == KEEPERS_NAME).then(|| keepers::started_for(stat.pid)).flatten();
-        dir.is_some_and(|dir| id_of_dir(&dir).as_ref() == Some(id) && is_here(home, &dir).unwrap_or(true))
+        dir.is_some_and(|dir| dir.id() == id && is_here(home, &dir).unwrap_or(true))
     };
     is_left || census().map_or(true, |all| all.iter().any(is_its_keeper))
 }
@@ -320,7 +314,7 @@ fn has_lost_its_record(home: &Home, id: &SessionId) -> bool {
 /// Whether a run goes on. Variables are inherited by what has long left it; alone they count while it does.
 fn runs(home: &Home, id: &SessionId, epoch: Epoch) -> Result<bool, String> {
     let mut shelves = home.shelves().into_iter();
-    let shelf = shelves.find(|shelf| store::exists(&shelf.session_dir(id)).unwrap_or(true));
+    let shelf = shelves.find(|shelf| shelf.session(id).has_events().unwrap_or(true));
     match shelf.map(|shelf| view::status(&shelf, id)) {
         None => Ok(false),
         Some(Ok(status)) => Ok(status.epoch == epoch.0 && status.ended_at.is_none()),

@@ -4,14 +4,12 @@
 //! below it, is neither signalled nor waited for; nor is a notifier that signed for its seat. Who merely looks
 //! like one is ours.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 use berth_host::identity::{self, ProcessStat};
 use berth_host::process::census;
 use berth_host::tree;
+use berth_store::SessionFiles;
 use berth_store::keepers;
 
 use crate::notify;
@@ -69,8 +67,8 @@ fn is_of_others(pid: u32) -> bool {
     keepers::kept_by(pid).is_some() || notify::is_at_work(pid)
 }
 
-/// The directory of the nearest keeper above a process.
-pub(crate) fn keeper_above(stat: &ProcessStat) -> Option<PathBuf> {
+/// The session of the nearest keeper above a process.
+pub(crate) fn keeper_above(stat: &ProcessStat) -> Option<SessionFiles> {
     let mut parent = stat.ppid;
     if notify::is_at_work(stat.pid) {
         return None;
@@ -79,20 +77,19 @@ pub(crate) fn keeper_above(stat: &ProcessStat) -> Option<PathBuf> {
         if parent <= 1 || notify::is_at_work(parent) {
             return None;
         }
-        if let Some(dir) = keepers::kept_by(parent) {
-            return Some(dir);
+        if let Some(session) = keepers::kept_by(parent) {
+            return Some(session);
         }
         parent = identity::stat(parent).ok()?.ppid;
     }
     None
 }
 
-/// Where the session in `dir` is kept as well, by a keeper above this process: in a copy, or in what this is
-/// a copy of. Sessions inside sessions have other names.
-pub(crate) fn kept_elsewhere(pid: u32, dir: &Path) -> Option<PathBuf> {
-    let place = |dir: &Path| fs::metadata(dir).ok().map(|dir| (dir.dev(), dir.ino()));
+/// Where a session is kept as well, by a keeper above this process: in a copy, or in what this is a copy of. Sessions
+/// inside sessions have other names.
+pub(crate) fn kept_elsewhere(pid: u32, session: &SessionFiles) -> Option<SessionFiles> {
     let other = keeper_above(&identity::stat(pid).ok()?)?;
-    (other.file_name() == dir.file_name() && place(&other) != place(dir)).then_some(other)
+    other.is_copy_of(session).then_some(other)
 }
 
 #[cfg(test)]

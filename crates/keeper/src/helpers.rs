@@ -55,11 +55,7 @@ pub struct Starting {
 /// decides in the end who keeps it: the lock only spares the losers a process each. `None`: somebody takes
 /// long over it.
 pub fn starting(home: &Home, id: &SessionId) -> Result<Option<Starting>, Problem> {
-    let path = home.session_dir(id).join("start");
-    let locked =
-        LockFile::open_or_create(&path).and_then(|file| Ok(file.acquire(LOCK_PATIENCE)?.then_some(file)));
-    let locked = locked
-        .map_err(|error| Problem::new(Code::Refused, format!("cannot lock {}: {error}", path.display())))?;
+    let locked = home.session(id).lock_start(LOCK_PATIENCE)?;
     Ok(locked.map(|file| Starting { _file: file }))
 }
 

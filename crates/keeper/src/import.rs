@@ -5,7 +5,6 @@
 //! Not here: finding such conversations (`berth_transcript::shelf`), what such a session runs (see the verbs).
 //! Start with [`import`].
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,11 +13,10 @@ use berth_core::{Command, Conversation, Event, Name, Now, Observation, SessionId
 use berth_host::clock;
 use berth_host::identity::Identity;
 use berth_host::lock::LockFile;
-use berth_store::conversations::{Claim, ConversationLock};
+use berth_store::conversations::Claim;
 use berth_store::home::Home;
 use berth_store::names::Naming;
-use berth_store::store::{self, Lease};
-use berth_store::view;
+use berth_store::store::{self};
 
 use crate::driver;
 use crate::journaled_session::{Input, JournaledSession};
@@ -79,24 +77,24 @@ pub fn import(home: &Home, _: &ImportLock, past: Past) -> Result<Status, Problem
     });
     if made.is_err() {
         // Nothing was ever said in it, and nobody has heard of it.
-        let _ = fs::remove_dir_all(home.session_dir(&id));
+        home.session(&id).remove_unmade();
     }
     made
 }
 
 fn make(home: &Home, id: &SessionId, name: Name, past: Past) -> Result<Status, Problem> {
     let Past { spec, name: _, conversation, file, bytes, began_at_ms, last_at_ms } = past;
-    let dir = home.session_dir(id);
+    let files = home.session(id);
     let conversation_id = conversation.id.clone();
     let trouble = |error: std::io::Error| {
         Problem::new(Code::Refused, format!("cannot make session {id} of {conversation_id}: {error}"))
     };
-    let lease = Lease::claim(&dir).map_err(trouble)?.ok_or_else(|| {
+    let lease = files.claim().map_err(trouble)?.ok_or_else(|| {
         Problem::new(Code::Held, format!("session {id} is in use by another command")).hint("try again")
     })?;
     let _ = Identity::me().and_then(|me| lease.sign(&me, 0));
     // Held until the session is there: who else wants the conversation finds it ours, or not at all.
-    let claimed = ConversationLock::claim(home.root(), &spec.conversation, &conversation.id, id);
+    let claimed = home.claim_conversation(&spec.conversation, &conversation.id, id);
     let _lock = match claimed.map_err(trouble)? {
         Claim::Ours(lock) => lock,
         Claim::Held(by) => {
@@ -105,21 +103,21 @@ fn make(home: &Home, id: &SessionId, name: Name, past: Past) -> Result<Status, P
             return Err(Problem::new(Code::InUse, what).hint("`berth ls` shows it"));
         }
     };
-    let mut owner = JournaledSession::create(&dir, id, &lease)?;
+    let mut owner = JournaledSession::create(&lease)?;
     let inputs = vec![
         Input::Command(Command::Create { spec: driver::with_traits(spec), name: Some(name) }),
         Input::Report(Observation::Conversation { conversation }),
         Input::Note(Event::Imported { file: file.display().to_string(), bytes, began_at_ms, last_at_ms }),
     ];
     let now = Now { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() };
-    lease.confirm(id)?;
+    lease.confirm()?;
     let taken = owner.take(inputs, now).map_err(|error| store::journal_problem(&error, id.as_str()))?;
     if let Some(refusal) = taken.answers.into_iter().find_map(Result::err) {
         return Err(berth_api::problem::refusal(&refusal, id.as_str()));
     }
-    store::sync_dirs(&[&dir, &home.sessions_dir()]).map_err(trouble)?;
-    let status = view::describe(&dir, id, owner.history(), false);
+    files.sync_new().map_err(trouble)?;
+    let status = files.describe(owner.history(), false);
     owner.close().map_err(|error| store::journal_problem(&error, id.as_str()))?;
-    view::write_short_cut(&dir, &status);
+    files.write_short_cut(&status);
     Ok(status)
 }

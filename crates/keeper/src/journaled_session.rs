@@ -6,19 +6,16 @@
 //! `tests/simulation.rs` does the same with a world that fails.
 
 use std::borrow::Cow;
-use std::path::Path;
 
 use berth_api::Problem;
 use berth_api::turn::TurnView;
-use berth_core::{
-    Command, Effect, Event, Now, Observation, Refusal, Session, SessionId, decide, effects, observe,
-};
+use berth_core::{Command, Effect, Event, Now, Observation, Refusal, Session, decide, effects, observe};
 use berth_journal::{Checkpoint, Committed, Disk, Journal, JournalError, RealDisk};
 use berth_store::derived::Derived;
 use berth_store::history::{History, Stored};
 use berth_store::past::Page;
 use berth_store::snapshot::Snapshot;
-use berth_store::store::{self, Lease, OpenJournal};
+use berth_store::store::{Lease, OpenJournal};
 use berth_store::turn_index::Link;
 
 /// One input of a batch.
@@ -112,23 +109,19 @@ pub struct JournaledSession<D: Disk = RealDisk> {
 }
 
 impl JournaledSession {
-    /// Begins a new session (see [`store::create`]).
-    pub fn create(dir: &Path, id: &SessionId, lease: &Lease) -> Result<Self, Problem> {
-        store::create(dir, id, lease).map(Self::of)
+    /// Begins a new session (see [`Lease::create_journal`]).
+    pub fn create(lease: &Lease) -> Result<Self, Problem> {
+        lease.create_journal().map(Self::of)
     }
 
-    /// Goes on with a session (see [`store::open`]). Says what was found torn, if anything.
-    pub fn open(dir: &Path, id: &SessionId, lease: &Lease) -> Result<(Self, Option<String>), Problem> {
-        store::open(dir, id, lease).map(|(journal, torn)| (Self::of(journal), torn))
+    /// Goes on with a session (see [`Lease::open_journal`]). Says what was found torn, if anything.
+    pub fn open(lease: &Lease) -> Result<(Self, Option<String>), Problem> {
+        lease.open_journal().map(|(journal, torn)| (Self::of(journal), torn))
     }
 
-    /// Goes on with a session whose run goes on (see [`store::open_patiently`]).
-    pub(crate) fn open_patiently(
-        dir: &Path,
-        id: &SessionId,
-        lease: &Lease,
-    ) -> Result<(Self, Option<String>), Problem> {
-        store::open_patiently(dir, id, lease).map(|(journal, torn)| (Self::of(journal), torn))
+    /// Goes on with a session whose run goes on (see [`Lease::open_journal_patiently`]).
+    pub(crate) fn open_patiently(lease: &Lease) -> Result<(Self, Option<String>), Problem> {
+        lease.open_journal_patiently().map(|(journal, torn)| (Self::of(journal), torn))
     }
 
     fn of(OpenJournal { journal, history, derived }: OpenJournal) -> Self {

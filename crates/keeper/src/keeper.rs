@@ -48,7 +48,6 @@ mod waiting_reports;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::Duration;
 
 use berth_api::{Code, Problem, SessionState};
@@ -56,7 +55,7 @@ use berth_core::{Actor, Now};
 use berth_host::{clock, memory, socket};
 use berth_screen::Plain;
 use berth_store::keepers::{ADOPT_FLAG, KEEPER_VERB};
-use berth_store::{killpoint, output, view};
+use berth_store::{SessionFiles, killpoint};
 use rustix::event::{Timespec, epoll};
 
 use agent_conversation::AgentConversation;
@@ -99,9 +98,9 @@ pub fn keep(args: &[OsString]) -> u8 {
     }
 }
 
-/// The last complaints of the agent of the session in `dir`, as words to put behind a sentence.
-pub fn last_complaints(dir: &Path) -> String {
-    let said = output::tail(&dir.join(agent_link::COMPLAINTS_DIR), 0, agent_link::COMPLAINT_BYTES as u64);
+/// The last complaints of a session's agent, as words to put behind a sentence.
+pub fn last_complaints(files: &SessionFiles) -> String {
+    let said = files.complaints().tail(0, agent_link::COMPLAINT_BYTES as u64);
     said.ok().filter(|said| !said.is_empty()).map(|said| last_lines(&said)).unwrap_or_default()
 }
 
@@ -187,8 +186,7 @@ impl Keeper {
         self.output.finish();
         let is_disowned = self.journal.is_disowned();
         if !is_disowned {
-            let screen = self.terminal.last_paint();
-            let _ = berth_host::disk::write_atomically(self.identity.dir(), SCREEN_FILE, &screen, false);
+            self.identity.files().write_screen(&self.terminal.last_paint());
         }
         self.status.read_branch_within(cwd_of(self.journal.session()), status_writer::LAST_BRANCH_PATIENCE);
         self.write_status();
@@ -197,7 +195,7 @@ impl Keeper {
         let lease = self.journal.close();
         // A session that can go on is believed only as long as its journal is as the short cut says.
         if status.state == SessionState::Idle && !is_disowned {
-            view::write_short_cut(self.identity.dir(), &status);
+            self.identity.files().write_short_cut(&status);
         }
         // With the lease held: what is being copied is not purged.
         self.copies.finish();
@@ -254,7 +252,7 @@ impl Keeper {
             .chain(self.conversation.named_fd())
             .collect();
         let mut args: Vec<OsString> =
-            vec!["berth".into(), KEEPER_VERB.into(), ADOPT_FLAG.into(), self.identity.dir().into()];
+            vec!["berth".into(), KEEPER_VERB.into(), ADOPT_FLAG.into(), self.identity.files().argument()];
         args.extend(first.iter().map(|fd| fd.to_string().into()));
         args.extend(named.iter().map(|(name, fd)| format!("{name}={fd}").into()));
         args.extend(adopt::words_of(self.conversation.begin()).into_iter().map(OsString::from));
@@ -284,9 +282,6 @@ impl Keeper {
         done
     }
 }
-
-/// The screen as the last run left it.
-pub const SCREEN_FILE: &str = "screen.ansi";
 
 fn now() -> Now {
     Now { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() }

@@ -9,14 +9,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 
 use berth_api::{Code, Problem};
 use berth_core::{Session, SessionId};
 use berth_host::identity::{self, Identity, ProcessStat, Verdict};
-use berth_host::lock::{Probe, probe};
+use berth_host::lock::Probe;
 use berth_host::process::census;
 use berth_host::tree;
+use berth_store::SessionFiles;
 use berth_store::home::Home;
 use berth_store::{process, view};
 
@@ -80,16 +80,16 @@ impl Evidence {
     /// The processes of a session; none if it does not run.
     pub fn members(&self, home: &Home, id: &SessionId) -> Result<Members, Problem> {
         let session = view::history(home, id)?.session;
-        let dir = home.session_dir(id);
-        let keeper = living_keeper(&dir, &session);
+        let files = home.session(id);
+        let keeper = living_keeper(&files, &session);
         let mut found = Found { all: &self.all, pids: BTreeMap::new() };
         if let Some(keeper) = keeper {
             found.add(keeper, false);
             found.add_below(keeper, false);
-        } else if matches!(probe(&dir.join("run")), Ok(Some(Probe::Held))) {
+        } else if matches!(files.probe_run_lock(), Ok(Some(Probe::Held))) {
             // Below a living keeper all are found by descent. Without one, who cleared its environment
             // still has the lock it inherited.
-            let holders = tree::with_open_lock(&dir.join("run")).map_err(|error| cannot_look(&error))?;
+            let holders = files.run_lock_carriers().map_err(|error| cannot_look(&error))?;
             // A keeper that is leaving has it for a moment longer, and is nothing that runs.
             let leaving = session.keeper.as_ref().map(process::identity);
             for holder in holders.processes.into_iter().filter(|holder| Some(holder) != leaving.as_ref()) {
@@ -150,10 +150,10 @@ impl Found<'_> {
     }
 }
 
-fn living_keeper(dir: &Path, session: &Session) -> Option<u32> {
+fn living_keeper(files: &SessionFiles, session: &Session) -> Option<u32> {
     let keeper = session.keeper.as_ref().filter(|_| session.is_live())?;
     let lives = matches!(process::identity(keeper).check(), Verdict::Alive(_));
-    (lives && view::is_kept(dir).unwrap_or(false)).then_some(keeper.pid)
+    (lives && files.is_kept().unwrap_or(false)).then_some(keeper.pid)
 }
 
 fn is_mark_of(mark: &str, id: &SessionId) -> bool {

@@ -22,6 +22,7 @@ use berth_host::cgroup;
 use berth_host::spawn::{Spawn, Stdio, THIS_PROGRAM, spawn, spawn_beside};
 use berth_host::systemd::Manager;
 use berth_journal::Committed;
+use berth_store::SessionFiles;
 use berth_store::history::Stored;
 
 use crate::start;
@@ -63,16 +64,16 @@ pub(crate) enum Teller {
     Command,
 }
 
-/// Starts the notifier for what happened in the session of `dir`, if the config file speaks of notifications.
+/// Starts the notifier for what happened in a session, if the config file speaks of notifications.
 /// What goes wrong here is told to nobody but the log of notifications: the event itself is on disk.
-pub(crate) fn tell(dir: &Path, told: &[Told], teller: Teller, known: &mut Known) {
+pub(crate) fn tell(files: &SessionFiles, told: &[Told], teller: Teller, known: &mut Known) {
     if told.is_empty() || !known.is_wanted() {
         return;
     }
-    if let Err(why) = start_notifier(dir, told, teller) {
+    if let Err(why) = start_notifier(files, told, teller) {
         let (seq, occasion) = told[0];
         let what = format!("cannot start the notifier: {why}");
-        desk::note_failure(dir, seq, occasion, &what);
+        desk::note_failure(files, seq, occasion, &what);
     }
 }
 
@@ -183,10 +184,10 @@ pub fn config_place(
     Some(dir.join("berth/config.toml"))
 }
 
-fn start_notifier(dir: &Path, told: &[Told], teller: Teller) -> Result<(), String> {
+fn start_notifier(files: &SessionFiles, told: &[Told], teller: Teller) -> Result<(), String> {
     let null = fs::File::options().read(true).write(true).open("/dev/null");
     let null = null.map_err(|error| format!("opening /dev/null: {error}"))?;
-    let mut args: Vec<OsString> = vec!["berth".into(), NOTIFIER_VERB.into(), dir.into()];
+    let mut args: Vec<OsString> = vec!["berth".into(), NOTIFIER_VERB.into(), files.argument()];
     args.extend(told.iter().map(|(seq, occasion)| format!("{seq}={}", occasion.word()).into()));
     let env = start::environment();
     // A keeper is in no group of its run. A command may be: agents call berth, too. So what it starts is put where

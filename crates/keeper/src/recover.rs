@@ -8,21 +8,21 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use berth_api::{Code, Connection, Problem};
+use berth_api::{Code, Problem};
 use berth_core::{
     Actor, Command, Epoch, Event, Now, Observation, PROOF_PATIENCE, Process, Session, SessionId,
 };
 use berth_host::identity::wait_for_exit;
 use berth_host::identity::{Identity, Pidfd, Verdict, stat};
-use berth_host::lock::LockFile;
 use berth_host::process::census;
+use berth_host::socket::QUEUE_PATIENCE;
 use berth_host::{clock, tree};
+use berth_store::SessionFiles;
 use berth_store::history::History;
 use berth_store::home::Home;
 use berth_store::process::{elsewhere, identity};
 use berth_store::store::{self, Lease};
-use berth_store::stranger::StrangeHolder;
-use berth_store::{conversations, keepers, killpoint, view};
+use berth_store::{conversations, killpoint};
 use rustix::process::Signal;
 
 use crate::boundary::Contained;
@@ -46,43 +46,42 @@ pub fn mark(id: &SessionId, epoch: Epoch) -> String {
     format!("{id}:{epoch}")
 }
 
-/// Ends what is left of a run whose keeper is gone, as [`store::open`] proved. The lease must be held. Says what was
+/// Ends what is left of a run whose keeper is gone, as [`Lease::open_journal`] proved. The lease must be held. Says what was
 /// ended; the error names what is left and why.
-pub fn end_leftovers(dir: &Path, id: &SessionId, session: &Session) -> Result<Vec<String>, Vec<String>> {
+pub fn end_leftovers(files: &SessionFiles, session: &Session) -> Result<Vec<String>, Vec<String>> {
     // The locks are free, and yet this may be a copy, or a disk that was moved while the other host runs on.
     if let Some(why) = elsewhere(session) {
         return Err(vec![why]);
     }
     // Nothing survives a reboot, and a number from before it means another process now.
-    let ended = if is_of_another_boot(session) { vec![] } else { end_by_evidence(dir, id, session)? };
+    let ended = if is_of_another_boot(session) { vec![] } else { end_by_evidence(files, session)? };
     // Nobody we could find, and nobody we could not tell. The run's lock is the proof: free means that
     // no process inherited it and lives.
-    match run_lock_is_free(dir) {
+    match run_lock_is_free(files) {
         Ok(true) => Ok(ended),
         Ok(false) => Err(vec!["a process we cannot see holds the run's lock".to_owned()]),
         Err(error) => Err(vec![format!("cannot check the run's lock: {error}")]),
     }
 }
 
-fn end_by_evidence(dir: &Path, id: &SessionId, session: &Session) -> Result<Vec<String>, Vec<String>> {
-    let contained = Contained::of(session, id)
+fn end_by_evidence(files: &SessionFiles, session: &Session) -> Result<Vec<String>, Vec<String>> {
+    let contained = Contained::of(session, files.id())
         .map_err(|error| vec![format!("cannot look into the run's control group: {error}")])?;
-    if let Some(other) = contained.used_elsewhere(dir) {
+    if let Some(other) = contained.used_elsewhere(files) {
         return Err(vec![format!("its control group belongs to {}: is this a copy of it?", other.display())]);
     }
-    end(&contained, || find(dir, id, session, &contained))
+    end(&contained, || find(files, session, &contained))
 }
 
-/// Ends whoever is in the group of a run that is over, of the session in `dir`, and removes it. Says who
-/// that was.
-pub(crate) fn end_group(path: &Path, name: &str, dir: &Path) -> Result<Vec<String>, Vec<String>> {
+/// Ends whoever is in the group of a run that is over, and removes it. Says who that was.
+pub(crate) fn end_group(path: &Path, name: &str, files: &SessionFiles) -> Result<Vec<String>, Vec<String>> {
     let trouble = |error: std::io::Error| vec![format!("cannot look into it: {error}")];
     let contained = Contained::known(path, name).map_err(trouble)?;
-    if let Some(other) = contained.used_elsewhere(dir) {
+    if let Some(other) = contained.used_elsewhere(files) {
         return Err(vec![format!("it belongs to {}: is this a copy of it?", other.display())]);
     }
     // A directory that was replaced by an older copy knows nothing of the run that its keeper is in.
-    match keepers::keeper_started_for(dir) {
+    match files.keeper_started_here() {
         Ok(None) => {}
         Ok(Some((pid, _))) => return Err(vec![format!("the session has a keeper, pid {pid}")]),
         Err(error) => return Err(trouble(error)),
@@ -184,8 +183,8 @@ fn end(contained: &Contained, mut find: impl FnMut() -> Found) -> Result<Vec<Str
 /// the loss is written down. Does nothing to a session that has a keeper, or needs no healing; if
 /// somebody else is healing it, that is waited for. Says what was ended.
 pub fn heal(home: &Home, id: &SessionId) -> Result<Vec<String>, Problem> {
-    let dir = home.session_dir(id);
-    let Some(mut held) = claim_to_heal(home, &dir, id)? else { return Ok(vec![]) };
+    let files = home.session(id);
+    let Some(mut held) = claim_to_heal(&files)? else { return Ok(vec![]) };
     let session = &held.owner.history().session;
     if !session.is_live() {
         return Ok(vec![]);
@@ -193,14 +192,14 @@ pub fn heal(home: &Home, id: &SessionId) -> Result<Vec<String>, Problem> {
     tracing::info!(session = %id, "its keeper died: bringing its last run to an end");
     // It says that the session runs, and would be believed while we hold the lease.
     held.doubt_short_cut()?;
-    let ended = end_leftovers(&dir, id, session).map_err(|left| {
+    let ended = end_leftovers(&files, session).map_err(|left| {
         Problem::new(
             Code::Refused,
             format!("session {id} lost its keeper, and what it ran is not proven gone: {}", left.join("; ")),
         )
         .hint(format!("end what is named there; `berth why {id}` shows the evidence"))
     })?;
-    let reports = gone(held.owner.history(), &dir);
+    let reports = gone(held.owner.history(), &files);
     held.take(reports)?;
     held.release()?;
     Ok(ended)
@@ -217,10 +216,10 @@ pub fn heal_last_writer(home: &Home, kind: &str, id: &str) {
 
 /// What is to be recorded of a run whose keeper died, once nothing of it is left: how its turn came out, as
 /// far as that can be told, and the loss.
-pub(crate) fn gone(history: &History, dir: &Path) -> Vec<Input> {
+pub(crate) fn gone(history: &History, files: &SessionFiles) -> Vec<Input> {
     let session = &history.session;
     let current = session.turns.current.as_ref().map(|current| current.turn);
-    let over = current.zip(turn::of_lost_run(history, dir));
+    let over = current.zip(turn::of_lost_run(history, files));
     let over = over.map(|(turn, end)| Observation::TurnOver { turn, end });
     let gone = Observation::KeeperGone { epoch: session.epoch };
     over.into_iter().chain([gone]).map(Input::Report).collect()
@@ -233,18 +232,19 @@ pub fn is_being_healed(session: &str) -> Problem {
 }
 
 /// Claims a session that needs healing; `None` if it turns out to need none.
-fn claim_to_heal<'a>(home: &Home, dir: &'a Path, id: &'a SessionId) -> Result<Option<Held<'a>>, Problem> {
+fn claim_to_heal(files: &SessionFiles) -> Result<Option<Held<'_>>, Problem> {
+    let id = files.id();
     let until = Instant::now() + HEALER_PATIENCE;
     let mut pause = Duration::from_millis(1);
-    while view::history(home, id)?.session.is_live() {
-        if let Some(held) = Held::claim(dir, id)? {
+    while files.past()?.history.session.is_live() {
+        if let Some(held) = Held::claim(files)? {
             return Ok(Some(held));
         }
         // Whoever has it listens if it is a keeper, and does not while it clears up.
-        if Connection::open(dir, String::new()).is_ok() {
+        if files.connect(String::new(), QUEUE_PATIENCE).is_ok() {
             return Ok(None);
         }
-        StrangeHolder::refuse(dir, id.as_str())?;
+        files.refuse_stranger(id.as_str())?;
         if Instant::now() >= until {
             return Err(is_being_healed(id.as_str()));
         }
@@ -256,9 +256,9 @@ fn claim_to_heal<'a>(home: &Home, dir: &'a Path, id: &'a SessionId) -> Result<Op
 
 /// Does one thing to a session that has no keeper, as its keeper for that moment.
 pub fn with_lease(home: &Home, id: &SessionId, command: Command) -> Result<(), Problem> {
-    let dir = home.session_dir(id);
-    let Some(mut held) = Held::claim(&dir, id)? else {
-        StrangeHolder::refuse(&dir, id.as_str())?;
+    let files = home.session(id);
+    let Some(mut held) = Held::claim(&files)? else {
+        files.refuse_stranger(id.as_str())?;
         let what = format!("session {id} is being started or ended by another command");
         return Err(Problem::new(Code::Held, what).hint("try again"));
     };
@@ -269,9 +269,9 @@ pub fn with_lease(home: &Home, id: &SessionId, command: Command) -> Result<(), P
 /// Puts a session away that nothing happened in for so long. Says whether it did: if something happened
 /// meanwhile, or somebody has it, that is not so. The run must be recorded as over.
 pub fn archive_at_rest(home: &Home, id: &SessionId, rest_ms: u64, by: Actor) -> Result<bool, Problem> {
-    let dir = home.session_dir(id);
-    let Some(mut held) = Held::claim(&dir, id)? else { return Ok(false) };
-    let status = view::describe(&dir, id, held.owner.history(), false);
+    let files = home.session(id);
+    let Some(mut held) = Held::claim(&files)? else { return Ok(false) };
+    let status = files.describe(held.owner.history(), false);
     let is_at_rest = !held.owner.history().session.is_live()
         && clock::wall_ms().saturating_sub(status.last_activity_at.0) >= rest_ms;
     if is_at_rest {
@@ -283,8 +283,7 @@ pub fn archive_at_rest(home: &Home, id: &SessionId, rest_ms: u64, by: Actor) -> 
 
 /// A session in our hands, without a run.
 struct Held<'a> {
-    dir: &'a Path,
-    id: &'a SessionId,
+    files: &'a SessionFiles,
     owner: JournaledSession,
     /// What happened that people may want to know.
     told: Vec<Told>,
@@ -292,13 +291,14 @@ struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    fn claim(dir: &'a Path, id: &'a SessionId) -> Result<Option<Self>, Problem> {
-        let claimed = Lease::claim(dir).map_err(|error| match error.kind() {
+    fn claim(files: &'a SessionFiles) -> Result<Option<Self>, Problem> {
+        let id = files.id();
+        let claimed = files.claim().map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => store::no_session(id),
             _ => Problem::new(Code::Refused, format!("cannot claim session {id}: {error}")),
         })?;
         let Some(lease) = claimed else { return Ok(None) };
-        let (owner, torn) = JournaledSession::open(dir, id, &lease)?;
+        let (owner, torn) = JournaledSession::open(&lease)?;
         let session = &owner.history().session;
         if let Ok(me) = Identity::me() {
             // For people only: a disk too full for it must not keep us from clearing up.
@@ -306,7 +306,7 @@ impl<'a> Held<'a> {
         }
         // What was never made gets no first event.
         let torn = torn.filter(|_| session.spec.is_some());
-        let mut held = Self { dir, id, owner, told: vec![], lease };
+        let mut held = Self { files, owner, told: vec![], lease };
         if let Some(what) = torn {
             // At once: nobody will find the torn end again, whatever becomes of what we came for.
             held.take(vec![Input::Note(Event::Warned { what })])?;
@@ -315,8 +315,8 @@ impl<'a> Held<'a> {
     }
 
     fn doubt_short_cut(&self) -> Result<(), Problem> {
-        view::doubt_short_cut(self.dir).map_err(|error| {
-            Problem::new(Code::Refused, format!("cannot change session {}: {error}", self.id))
+        self.files.doubt_short_cut().map_err(|error| {
+            Problem::new(Code::Refused, format!("cannot change session {}: {error}", self.files.id()))
         })
     }
 
@@ -326,10 +326,12 @@ impl<'a> Held<'a> {
             // Nothing changes, and the short cut keeps its word.
             return Err(berth_api::problem::refusal(&refusal, &self.handle()));
         }
-        self.lease.confirm(self.id)?;
+        self.lease.confirm()?;
         self.doubt_short_cut()?;
-        let taken =
-            self.owner.take(inputs, now).map_err(|error| store::journal_problem(&error, self.id.as_str()))?;
+        let taken = self
+            .owner
+            .take(inputs, now)
+            .map_err(|error| store::journal_problem(&error, self.files.id().as_str()))?;
         self.told.extend(notify::worth_telling(&self.owner.history().session, &taken.events));
         match taken.answers.into_iter().find_map(Result::err) {
             Some(refusal) => Err(berth_api::problem::refusal(&refusal, &self.handle())),
@@ -340,17 +342,17 @@ impl<'a> Held<'a> {
     /// How people address it: the name, else the id.
     fn handle(&self) -> String {
         let name = self.owner.history().session.name.as_ref();
-        name.map_or_else(|| self.id.to_string(), ToString::to_string)
+        name.map_or_else(|| self.files.id().to_string(), ToString::to_string)
     }
 
     fn release(self) -> Result<(), Problem> {
-        let status = view::describe(self.dir, self.id, self.owner.history(), false);
+        let status = self.files.describe(self.owner.history(), false);
         let closed = self.owner.close();
         // After the seal: one of a session that can go on is believed only while its journal is as it says.
-        view::write_short_cut(self.dir, &status);
+        self.files.write_short_cut(&status);
         killpoint::reached("healed");
-        notify::tell(self.dir, &self.told, Teller::Command, &mut Known::default());
-        closed.map_err(|error| store::journal_problem(&error, self.id.as_str()))
+        notify::tell(self.files, &self.told, Teller::Command, &mut Known::default());
+        closed.map_err(|error| store::journal_problem(&error, self.files.id().as_str()))
     }
 }
 
@@ -374,15 +376,15 @@ pub(crate) fn why_it_stays(pid: u32) -> String {
     format!("pid {pid} ({}) {why}", stat.comm)
 }
 
-fn find(dir: &Path, id: &SessionId, session: &Session, contained: &Contained) -> Found {
+fn find(files: &SessionFiles, session: &Session, contained: &Contained) -> Found {
     let mut found = Found::default();
     let mut candidates: Vec<Identity> = session.agent().map(identity).into_iter().collect();
     match members_of(contained) {
         Ok(members) => candidates.extend(members),
         Err(error) => found.untold.push(format!("cannot look into the run's control group: {error}")),
     }
-    let mark = mark(id, session.epoch);
-    for carriers in [tree::with_open_lock(&dir.join("run")), tree::with_mark(MARK, &mark)] {
+    let mark = mark(files.id(), session.epoch);
+    for carriers in [files.run_lock_carriers(), tree::with_mark(MARK, &mark)] {
         match carriers {
             Ok(carriers) => candidates.extend(carriers.processes),
             Err(error) => found.untold.push(format!("cannot look through /proc: {error}")),
@@ -392,7 +394,7 @@ fn find(dir: &Path, id: &SessionId, session: &Session, contained: &Contained) ->
     candidates.dedup();
     candidates.retain(|candidate| candidate.pid != std::process::id());
     // A copy of this session has the same marks and group names, and its processes have their own keeper.
-    candidates.retain(|candidate| foreign::kept_elsewhere(candidate.pid, dir).is_none());
+    candidates.retain(|candidate| foreign::kept_elsewhere(candidate.pid, files).is_none());
     found.add(candidates);
     let below = held_below(&found.ours);
     found.ours.extend(below);
@@ -432,8 +434,8 @@ pub(crate) fn held_below(parents: &[(Identity, Pidfd)]) -> Vec<(Identity, Pidfd)
     held.into_iter().filter(|(identity, _)| again.contains(&identity.pid)).collect()
 }
 
-fn run_lock_is_free(dir: &Path) -> std::io::Result<bool> {
-    LockFile::open_or_create(&dir.join("run"))?.acquire(RUN_LOCK_PATIENCE)
+fn run_lock_is_free(files: &SessionFiles) -> std::io::Result<bool> {
+    files.run_lock()?.acquire(RUN_LOCK_PATIENCE)
 }
 
 #[cfg(test)]
@@ -445,16 +447,17 @@ mod tests {
     #[test]
     fn a_look_at_the_runs_lock_does_not_make_a_dead_run_seem_alive() {
         let dir = std::env::temp_dir().join(format!("berth-run-lock-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a directory");
-        assert!(run_lock_is_free(&dir).expect("a lock"));
+        let home = Home::open(dir.clone()).expect("a state directory");
+        let files = home.session(&home.mint().expect("a session"));
+        assert!(run_lock_is_free(&files).expect("a lock"));
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    berth_host::lock::probe(&dir.join("run")).expect("a lock");
+                    files.probe_run_lock().expect("a lock");
                 }
             });
-            let free = (0..1000).filter(|_| run_lock_is_free(&dir).expect("a lock")).count();
+            let free = (0..1000).filter(|_| run_lock_is_free(&files).expect("a lock")).count();
             done.store(true, Ordering::Relaxed);
             assert_eq!(free, 1000);
         });

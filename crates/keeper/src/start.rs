@@ -20,10 +20,6 @@ use berth_host::systemd::Manager;
 use berth_store::home::Home;
 use berth_store::keepers::KEEPER_VERB;
 
-/// What a keeper that was told to (BERTH_LOG) writes about itself, in its session's directory.
-pub const LOG_FILE: &str = "keeper.log";
-/// The part before that, when it grew too long.
-pub const OLD_LOG_FILE: &str = "keeper.log.old";
 /// What begins the word that tells it since when the other one looked whether its helper is ready.
 pub(crate) const LOOKING_SINCE: &str = "--looking-since=";
 
@@ -64,7 +60,7 @@ pub fn keeper_with(
         .write(true)
         .open("/dev/null")
         .map_err(|error| trouble("opening /dev/null", &error))?;
-    let args: Vec<OsString> = vec!["berth".into(), KEEPER_VERB.into(), home.session_dir(id).into()];
+    let args: Vec<OsString> = vec!["berth".into(), KEEPER_VERB.into(), home.session(id).argument()];
     let mut env = environment();
     // A relative path means something else in the agent's directory.
     if let Some((_, dir)) = env.iter_mut().find(|(name, _)| name == "BERTH_HOME") {

@@ -22,6 +22,8 @@ use berth_host::identity::{self, Identity, ProcessStat, Verdict as Life};
 use berth_host::lock::LockFile;
 use berth_host::process::census;
 use berth_host::{clock, disk, tree};
+use berth_store::Grave;
+use berth_store::SessionFiles;
 use berth_store::home::Home;
 use berth_store::stranger::command_of;
 use berth_store::terminals::{self, Presence, TERMINALS};
@@ -31,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::holders::{HOLDERS, Holders};
 use crate::whose::{self, Claim, Record, Source, Verdict};
 use crate::{boundary, notify, purge, recover, writers};
-use files::{is_given_up, is_half_made, remove_half_made, stray_files};
+use files::{is_given_up, is_long_ago};
 pub use report::{Alive, Cleared, Done, Report, Stranger};
 
 /// How often a sweep comes along with other commands.
@@ -159,7 +161,7 @@ struct Survey {
     /// Session directories without a session.
     half_made: Vec<(Home, SessionId)>,
     /// Sessions whose purge was interrupted, and where they are.
-    half_purged: Vec<(SessionId, PathBuf)>,
+    half_purged: Vec<Grave>,
     /// Sessions that were at rest for longer than this, in milliseconds, as their policy says.
     at_rest: Vec<(Home, SessionId, u64)>,
     /// Files that a killed writer left.
@@ -181,7 +183,7 @@ struct Sweep<'a> {
 impl Sweep<'_> {
     fn look(&mut self) {
         self.look_at_records();
-        match purge::unfinished(self.home) {
+        match self.home.unfinished_graves() {
             Ok(found) => self.known.half_purged = found,
             Err(error) => self.report.failed.push(format!("cannot list what is being purged: {error}")),
         }
@@ -248,11 +250,10 @@ impl Sweep<'_> {
     fn look_at_records(&mut self) {
         let now = berth_host::clock::wall_ms();
         for shelf in self.home.shelves() {
-            let ids = match shelf.session_ids() {
+            let ids = match shelf.list() {
                 Ok(ids) => ids,
-                Err(error) => {
-                    let what = format!("cannot list {}: {error}", shelf.sessions_dir().display());
-                    self.report.failed.push(what);
+                Err(problem) => {
+                    self.report.failed.push(problem.what);
                     continue;
                 }
             };
@@ -270,10 +271,11 @@ impl Sweep<'_> {
                     // Somebody may be about to make this very one; its lease must not be taken away.
                     Err(problem) if problem.code == Code::NotFound && shelf.is_helpers() => {}
                     Err(problem) if problem.code == Code::NotFound => {
-                        if is_half_made(&shelf.session_dir(&id)) {
+                        let files = shelf.session(&id);
+                        if files.is_half_made() {
                             self.known.half_made.push((shelf.clone(), id));
                         } else {
-                            let what = format!("{} has no journal", shelf.session_dir(&id).display());
+                            let what = format!("{} has no journal", files.display());
                             self.report.damaged.push(what);
                         }
                     }
@@ -364,9 +366,9 @@ impl Sweep<'_> {
                 continue;
             }
             let group = Group::open(&path, &boundary::group_name(&id, epoch)).ok().flatten();
-            let dir = shelf.session_dir(&id);
+            let files = shelf.session(&id);
             let is_others = |group: &Group| {
-                boundary::used_elsewhere(group, &dir).is_some() || boundary::holds_only_others(group)
+                boundary::used_elsewhere(group, &files).is_some() || boundary::holds_only_others(group)
             };
             if !group.as_ref().is_some_and(is_others) {
                 self.known.groups.push((path, id, epoch));
@@ -391,12 +393,16 @@ impl Sweep<'_> {
         dirs.extend(["names", "keys", TERMINALS, HOLDERS].map(|name| self.home.root().join(name)));
         dirs.extend(notify::desk_dirs(self.home.root()));
         let over = self.known.records.iter().filter(|(_, (_, status))| is_over(status));
-        dirs.extend(over.map(|(id, (shelf, _))| shelf.session_dir(id)));
-        for dir in dirs {
-            match stray_files(&dir) {
-                Ok(files) => self.known.stray_files.extend(files),
+        let sessions: Vec<SessionFiles> = over.map(|(id, (shelf, _))| shelf.session(id)).collect();
+        let listed = dirs.iter().map(|dir| (dir.display().to_string(), disk::temporary_files(dir)));
+        let of_sessions = sessions.iter().map(|files| (files.display().to_string(), files.temporary_files()));
+        for (place, found) in listed.chain(of_sessions) {
+            match found {
+                Ok(files) => {
+                    self.known.stray_files.extend(files.into_iter().filter(|file| is_given_up(file)));
+                }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => self.report.failed.push(format!("cannot list {}: {error}", dir.display())),
+                Err(error) => self.report.failed.push(format!("cannot list {place}: {error}")),
             }
         }
     }
@@ -424,7 +430,7 @@ impl Sweep<'_> {
         for (id, found) in &known.lost {
             let Some((shelf, status)) = known.records.get(id) else { continue };
             // One that comes along waits for nobody: who holds it clears it up, and the rest has time.
-            let is_held = || view::is_kept(&shelf.session_dir(id)).unwrap_or(true);
+            let is_held = || shelf.session(id).is_kept().unwrap_or(true);
             if self.order.depth == Depth::Light && (Instant::now() >= self.until || is_held()) {
                 continue;
             }
@@ -442,8 +448,8 @@ impl Sweep<'_> {
         }
         for (path, id, epoch) in &known.groups {
             let name = boundary::group_name(id, *epoch);
-            let dir = known.records.get(id).map(|(shelf, _)| shelf.session_dir(id)).unwrap_or_default();
-            let end = || recover::end_group(path, &name, &dir).map_err(|left| left.join("; "));
+            let Some((shelf, _)) = known.records.get(id) else { continue };
+            let end = || recover::end_group(path, &name, &shelf.session(id)).map_err(|left| left.join("; "));
             let (done, processes) = self.doing(end);
             let members = || Group::open(path, &name).ok().flatten()?.members().ok();
             let processes = processes.unwrap_or_else(|| {
@@ -469,22 +475,22 @@ impl Sweep<'_> {
             }
         }
         for (shelf, id) in &known.half_made {
-            let dir = shelf.session_dir(id);
-            if is_given_up(&dir) {
-                let (done, _) = self.doing(|| remove_half_made(&dir).map(|()| vec![]));
-                let what = format!("{}, which was never finished being made", dir.display());
+            let files = shelf.session(id);
+            if files.changed_at().is_some_and(is_long_ago) {
+                let (done, _) = self.doing(|| files.remove_half_made().map(|()| vec![]));
+                let what = format!("{}, which was never finished being made", files.display());
                 let session = Some(id.to_string());
                 self.report.no_process.push(Cleared { what, session, processes: vec![], done });
             }
             step();
         }
-        for (id, grave) in &known.half_purged {
+        for grave in &known.half_purged {
             if self.order.depth == Depth::Light && Instant::now() >= self.until {
                 break;
             }
-            let (done, _) = self.doing(|| purge::finish(self.home, id, grave).map(|()| vec![]));
-            let what = format!("what is left of session {id}, whose purge was interrupted");
-            let session = Some(id.to_string());
+            let (done, _) = self.doing(|| purge::finish(self.home, grave).map(|()| vec![]));
+            let what = format!("what is left of session {}, whose purge was interrupted", grave.id());
+            let session = Some(grave.id().to_string());
             self.report.no_process.push(Cleared { what, session, processes: vec![], done });
             step();
         }

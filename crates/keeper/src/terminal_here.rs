@@ -6,7 +6,6 @@
 //! Start with [`here`].
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
 
 use berth_host::identity::{self, Identity};
 use berth_store::{Home, Terminal};
@@ -71,8 +70,8 @@ fn pane(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
 /// still the agent's; only whoever develops berth runs it below keepers of another state directory.
 fn is_below_a_keeper() -> bool {
     let me = identity::stat(std::process::id()).ok();
-    let Some(dir) = me.and_then(|me| foreign::keeper_above(&me)) else { return false };
-    let root = dir.parent().and_then(Path::parent).and_then(|root| root.canonicalize().ok());
+    let Some(session) = me.and_then(|me| foreign::keeper_above(&me)) else { return false };
+    let root = session.root().canonicalize().ok();
     let here = Home::place().ok().and_then(|root| root.canonicalize().ok());
     root.is_some() && root == here
 }

@@ -5,15 +5,17 @@
 //! Not here: what the journal tells of a turn (see `berth_store::turn_view`), who asks (a keeper whose agent ended, or whoever clears up after a keeper that died).
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use berth_api::status::Status;
 use berth_api::turn::Release;
 use berth_api::{Code, Problem};
 use berth_core::{Conversation, Exit, Final, Origin, Session, SessionId, Spec, TurnEnd};
 use berth_driver::{Begin, Driver, Out, Update};
+use berth_store::SessionFiles;
 use berth_store::history::History;
-use berth_store::{output, process};
+use berth_store::output::OutputFiles;
+use berth_store::process;
 use berth_transcript::{Asked, Fate, Progress};
 
 use crate::driver;
@@ -109,7 +111,7 @@ pub(crate) fn given(session: &Session) -> Vec<(u64, String)> {
 /// say is dropped. Returns the beginning of the last line.
 pub(crate) fn hear_output(
     driver: &mut dyn Driver,
-    dir: &Path,
+    output: &OutputFiles,
     from: u64,
     until: Option<u64>,
     hear: &mut dyn FnMut(Update),
@@ -117,7 +119,7 @@ pub(crate) fn hear_output(
     let (mut offset, mut line, mut overlong) = (from, Vec::new(), false);
     let mut buffer = vec![0; READ_BYTES];
     let mut out = Out::default();
-    while let Ok((count, at)) = output::read_at(dir, offset, &mut buffer) {
+    while let Ok((count, at)) = output.read_at(offset, &mut buffer) {
         let left =
             until.map_or(usize::MAX, |until| usize::try_from(until.saturating_sub(at)).unwrap_or(usize::MAX));
         let count = count.min(left);
@@ -148,14 +150,14 @@ pub(crate) fn hear_output(
 }
 
 /// What the agent's output says about the turn it had.
-fn heard(session: &Session, id: &SessionId, dir: &Path) -> Option<TurnEnd> {
+fn heard(session: &Session, files: &SessionFiles) -> Option<TurnEnd> {
     let spec = session.spec.as_ref()?;
     let current = session.turns.current.as_ref()?;
-    let mut driver = driver::of(&spec.driver, id)?;
+    let mut driver = driver::of(&spec.driver, files.id())?;
     let conversation = session.conversation.as_ref().map(|Conversation { id, .. }| id.clone());
     let begin = conversation.map_or(Begin::New { id: None }, |id| Begin::Resume { id });
     driver.begin(&begin, &spec.cwd, &mut Out::default());
-    let output = dir.join("output");
+    let output = files.output();
     let _ =
         hear_output(driver.as_mut(), &output, session.output_from, Some(current.output_from), &mut |_| {});
     // Not what was added to it: a driver waits for the answer to that, and a dead agent gives none.
@@ -220,14 +222,13 @@ pub(crate) fn recorded_end(history: &History, id: &SessionId) -> Option<TurnEnd>
 }
 
 /// How the turn of a run ended whose keeper died. Everything of the run is proven gone.
-pub(crate) fn of_lost_run(history: &History, dir: &Path) -> Option<TurnEnd> {
+pub(crate) fn of_lost_run(history: &History, files: &SessionFiles) -> Option<TurnEnd> {
     let session = &history.session;
     session.turns.current.as_ref()?;
-    let id = dir.file_name().and_then(|name| SessionId::parse(name.to_str()?))?;
-    if let Some(end) = heard(session, &id, dir) {
+    if let Some(end) = heard(session, files) {
         return Some(end);
     }
-    Some(match recorded(history, &id, 0) {
+    Some(match recorded(history, files.id(), 0) {
         Recorded::Over(end) => end,
         Recorded::Unfinished(why, _) => {
             let reason = format!("the keeper died, and the agent had not finished: {why}");

@@ -13,9 +13,10 @@ use berth_api::{Code, Problem, Status};
 use berth_core::{Epoch, SessionId};
 use berth_host::identity::{self, ProcessStat};
 use berth_host::{cgroup, tree};
+use berth_store::SessionFiles;
 use berth_store::home::{Home, SHELVES};
 use berth_store::stranger::command_of;
-use berth_store::{keepers, store, view};
+use berth_store::{keepers, view};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -142,8 +143,8 @@ pub fn whose(home: &Home, pid: u32) -> Result<Whose, Problem> {
 /// Looks up every claim on a process.
 pub(crate) fn claims_on(stat: &ProcessStat) -> Claims {
     let mut found = Claims::default();
-    if let Some(dir) = keepers::kept_by(stat.pid) {
-        found.claims.extend(claim_of_dir(Source::Keeper, dir));
+    if let Some(session) = keepers::kept_by(stat.pid) {
+        found.claims.push(claim_of(Source::Keeper, &session));
     }
     match cgroup::group_of_process(stat.pid) {
         Ok(name) => {
@@ -162,12 +163,9 @@ pub(crate) fn claims_on(stat: &ProcessStat) -> Claims {
         return found;
     }
     let above = foreign::keeper_above(stat);
-    found.claims.extend(above.and_then(|dir| claim_of_dir(Source::Descent, dir)));
-    match tree::held_files(stat.pid, "run") {
-        Ok(files) => {
-            let dirs = files.into_iter().filter_map(|file| file.parent().map(PathBuf::from));
-            found.claims.extend(dirs.filter_map(|dir| claim_of_dir(Source::Lock, dir)));
-        }
+    found.claims.extend(above.map(|session| claim_of(Source::Descent, &session)));
+    match SessionFiles::with_run_lock_of(stat.pid) {
+        Ok(sessions) => found.claims.extend(sessions.iter().map(|session| claim_of(Source::Lock, session))),
         Err(error) => found.unreadable.push(format!("its open files: {error}")),
     }
     match tree::variables(stat.pid, [recover::MARK, HOME_VARIABLE]) {
@@ -187,10 +185,9 @@ pub(crate) fn claim_of_mark(mark: &str, home: Option<String>) -> Option<Claim> {
     })
 }
 
-/// A claim by a session's directory, which names the state directory as well.
-fn claim_of_dir(by: Source, dir: PathBuf) -> Option<Claim> {
-    let id = SessionId::parse(dir.file_name()?.to_str()?)?;
-    Some(Claim { by, id, epoch: None, home: dir.parent()?.parent().map(PathBuf::from) })
+/// A claim by a session's place, which names the state directory as well.
+fn claim_of(by: Source, session: &SessionFiles) -> Claim {
+    Claim { by, id: session.id().clone(), epoch: None, home: Some(session.root().to_owned()) }
 }
 
 /// The strongest claim on a process. A group does not say in which state directory its session is; other
@@ -220,7 +217,7 @@ pub(crate) fn record_of(home: &Home, claim: &Claim) -> Result<Record, Problem> {
         return Ok(if is_there { Record::Elsewhere(other.clone()) } else { Record::Missing });
     }
     for shelf in home.shelves() {
-        if store::exists(&shelf.session_dir(&claim.id))? {
+        if shelf.session(&claim.id).has_events()? {
             return view::status(&shelf, &claim.id).map(|status| Record::Found(Box::new(status)));
         }
     }

@@ -8,10 +8,10 @@ use std::fs;
 use berth_api::{Problem, SessionState, TurnState};
 use berth_core::{Expiry, Grant, Limits, Phase, Session, SessionId, Spec, State};
 use berth_host::identity::Verdict;
-use berth_host::lock::{Probe, probe};
+use berth_host::lock::Probe;
 use berth_host::{clock, identity};
 use berth_store::view::{self, Holding};
-use berth_store::{History, Home, output, process, store};
+use berth_store::{History, Home, process};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -45,20 +45,20 @@ pub struct Fact {
 
 /// Collects the evidence.
 pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
-    let dir = home.session_dir(id);
+    let files = home.session(id);
     let (history, lease) = view::history_and_lease(home, id)?;
     let session = &history.session;
     let now = clock::wall_ms();
     let mut evidence = Vec::new();
 
     let kept = lease.is_kept();
-    let holder = store::holder(&dir);
+    let holder = files.lease_holder();
     let lease = match lease {
         Holding::Strange(stranger) => format!(
             "locked by another program, {}: there is no keeper, and none can start until that program lets go",
             stranger.describe()
         ),
-        Holding::Kept if !matches!(probe(&dir.join("lease")), Ok(Some(Probe::Held))) => format!(
+        Holding::Kept if !files.has_locked_lease() => format!(
             "the lease file was removed or replaced; its keeper still holds the directory, and ends its run at the \
              next request ({holder})"
         ),
@@ -68,7 +68,7 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
     };
     evidence.push(Fact { source: "lease", fact: lease, age_ms: 0 });
 
-    if let Some(last) = store::read_range(&dir, id, history.seq, history.seq, usize::MAX)?.first() {
+    if let Some(last) = files.read_range(history.seq, history.seq, usize::MAX)?.first() {
         let told = serde_json::to_value(last.get().entry()).unwrap_or_default();
         let kind = told.get("event").and_then(|kind| kind.as_str()).unwrap_or("?").to_owned();
         let fact = format!("last event: {kind} (number {})", history.seq);
@@ -97,7 +97,7 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
     if session.epoch.0 > 0 {
         evidence.push(Fact { source: "boundary", fact: boundary_fact(session, id), age_ms: 0 });
     }
-    match probe(&dir.join("run")) {
+    match files.probe_run_lock() {
         Ok(Some(Probe::Held)) => {
             let fact = "held: something of the run is there".to_owned();
             evidence.push(Fact { source: "run lock", fact, age_ms: 0 });
@@ -108,9 +108,9 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
         }
         Ok(None) | Err(_) => {}
     }
-    let newest = view::newest_output(&dir).and_then(|name| fs::metadata(dir.join("output").join(name)).ok());
-    if let Some(written) = newest.as_ref().and_then(view::modified_ms) {
-        let end = output::end_of(&dir.join("output")).unwrap_or(0);
+    let output = files.output();
+    if let Some(written) = output.written_at_ms() {
+        let end = output.end().unwrap_or(0);
         let fact = format!("{end} bytes, last written");
         evidence.push(Fact { source: "output", fact, age_ms: now.saturating_sub(written) });
     }

@@ -7,9 +7,7 @@ use berth_core::{Actor, Command, Event, Final, Manner, Name, Prompt, SessionId, 
 use berth_journal::RealDisk;
 use berth_keeper::journaled_session::{Input, JournaledSession};
 use berth_keeper::why;
-use berth_store::past::SessionPast;
-use berth_store::store::Lease;
-use berth_store::{Home, view};
+use berth_store::{Home, SessionFiles, view};
 
 /// More than is taken over from a small last file when a journal is opened, and little of an old journal, which has 20 MB.
 const ALLOWANCE_BYTES: u64 = 512 << 10;
@@ -30,10 +28,10 @@ impl OldSession {
         let _ = fs::remove_dir_all(&root);
         let home = Home::open(root.clone()).expect("a state directory");
         let id = SessionId::parse("0123456789ab").expect("an id");
-        let dir = home.session_dir(&id);
-        fs::create_dir_all(dir.join("journal")).expect("a directory");
-        let lease = Lease::claim(&dir).expect("a lease").expect("free");
-        let mut owner = JournaledSession::create(&dir, &id, &lease).expect("a journal");
+        let files = home.session(&id);
+        files.make().expect("a directory");
+        let lease = files.claim().expect("a lease").expect("free");
+        let mut owner = JournaledSession::create(&lease).expect("a journal");
         let spec = Spec { driver: "claude".to_owned(), ..Spec::default() };
         let name = Some(Name::parse("old").expect("a name"));
         let create = Input::Command(Command::Create { spec, name });
@@ -58,8 +56,8 @@ impl OldSession {
         RealDisk::read_bytes() - before
     }
 
-    fn dir(&self) -> PathBuf {
-        self.home.session_dir(&self.id)
+    fn files(&self) -> SessionFiles {
+        self.home.session(&self.id)
     }
 }
 
@@ -91,7 +89,7 @@ fn life_of(turn: u64) -> [Event; 4] {
 fn looking_at_an_old_session_reads_no_more_than_looking_at_a_young_one() {
     let (young, old) = (OldSession::new(10), OldSession::new(30_000));
     let turn_at = |session: &OldSession, number: u64| {
-        let past = SessionPast::read(&session.dir(), &session.id).expect("readable");
+        let past = session.files().past().expect("readable");
         let view = past.turns(number, 1, 0).expect("readable").pop().expect("a turn");
         assert_eq!((view.number, view.state), (number, berth_api::TurnState::Done));
         assert!(view.prompt.starts_with(&format!("prompt {number} ")));
@@ -109,7 +107,7 @@ fn looking_at_an_old_session_reads_no_more_than_looking_at_a_young_one() {
         ("a turn in the middle", &|it| turn_at(it, it.turns / 2)),
         ("last turn", &|it| turn_at(it, it.turns)),
         ("key", &|it| {
-            let past = SessionPast::read_with_keys(&it.dir(), &it.id).expect("readable");
+            let past = it.files().past_with_keys().expect("readable");
             assert_eq!(past.history.session.turns.keyed("key 7"), Some(7));
         }),
     ];
@@ -121,8 +119,8 @@ fn looking_at_an_old_session_reads_no_more_than_looking_at_a_young_one() {
         );
     }
     let open = |it: &OldSession| {
-        let lease = Lease::claim(&it.dir()).expect("a lease").expect("free");
-        let (owner, torn) = JournaledSession::open(&it.dir(), &it.id, &lease).expect("readable");
+        let lease = it.files().claim().expect("a lease").expect("free");
+        let (owner, torn) = JournaledSession::open(&lease).expect("readable");
         assert_eq!((owner.history().session.turns.last(), torn), (it.turns, None));
         assert_eq!(owner.history().session.turns.keyed("key 7"), Some(7));
     };
@@ -133,15 +131,16 @@ fn looking_at_an_old_session_reads_no_more_than_looking_at_a_young_one() {
 #[test]
 fn a_snapshot_of_another_journal_is_not_believed() {
     let session = OldSession::new(100);
-    let dir = session.dir();
+    let files = session.files();
+    let dir = PathBuf::from(files.argument());
     let kept = session.root.join("kept");
     fs::create_dir_all(&kept).expect("a directory");
     for entry in fs::read_dir(dir.join("journal")).expect("a journal").flatten() {
         fs::copy(entry.path(), kept.join(entry.file_name())).expect("a copy");
     }
     // The session goes on for more turns, and then somebody restores its journal.
-    let lease = Lease::claim(&dir).expect("a lease").expect("free");
-    let (mut owner, _) = JournaledSession::open(&dir, &session.id, &lease).expect("readable");
+    let lease = files.claim().expect("a lease").expect("free");
+    let (mut owner, _) = JournaledSession::open(&lease).expect("readable");
     let more = (101..=200).flat_map(life_of).map(Input::Note).collect();
     owner.take(more, berth_core::Now::default()).expect("room");
     owner.close().expect("room");
@@ -150,15 +149,15 @@ fn a_snapshot_of_another_journal_is_not_believed() {
     fs::remove_dir_all(dir.join("journal")).expect("our own directory");
     fs::rename(&kept, dir.join("journal")).expect("our own directory");
     let seen = || {
-        let past = SessionPast::read(&dir, &session.id).expect("readable");
+        let past = files.past().expect("readable");
         let turns = past.turns(1, u64::MAX, usize::MAX).expect("readable");
         (past.history.session.turns.last(), turns.len(), turns.last().map(|last| last.prompt.clone()))
     };
     let (total, count, _) = seen();
     assert_eq!((total, count), (100, 100), "the snapshot is ahead of the journal");
     // Another future, as long as the one that was lost.
-    let lease = Lease::claim(&dir).expect("a lease").expect("free");
-    let (mut owner, _) = JournaledSession::open(&dir, &session.id, &lease).expect("readable");
+    let lease = files.claim().expect("a lease").expect("free");
+    let (mut owner, _) = JournaledSession::open(&lease).expect("readable");
     let other = (101..=200).flat_map(|turn| {
         let [accepted, delivered, began, ended] = life_of(turn);
         let Event::TurnAccepted { turn, prompt } = accepted else { unreachable!("the first event") };

@@ -15,7 +15,7 @@ use berth_core::SessionId;
 use berth_host::lock::{LockFile, Probe, probe};
 
 use crate::home::Home;
-use crate::past::SessionPast;
+use crate::session_files::SessionFiles;
 use crate::{fnv, view};
 
 /// Whoever looks at a lock has it for an instant.
@@ -40,21 +40,21 @@ pub enum Claim {
     Held(Option<SessionId>),
 }
 
-impl ConversationLock {
-    /// Takes the right to write a conversation. `root` is the state directory.
-    pub fn claim(root: &Path, kind: &str, id: &str, session: &SessionId) -> io::Result<Claim> {
-        Self::claim_within(LOCK_PATIENCE, root, kind, id, session)
+impl Home {
+    /// Takes the right to write a conversation.
+    pub fn claim_conversation(&self, kind: &str, id: &str, session: &SessionId) -> io::Result<Claim> {
+        self.claim_conversation_within(LOCK_PATIENCE, kind, id, session)
     }
 
-    /// The same, and how long it may take.
-    pub fn claim_within(
+    /// Takes the right to write a conversation, and waits for it no longer than `patience`.
+    pub fn claim_conversation_within(
+        &self,
         patience: Duration,
-        root: &Path,
         kind: &str,
         id: &str,
         session: &SessionId,
     ) -> io::Result<Claim> {
-        let path = lock_path(root, kind, id);
+        let path = lock_path(self, kind, id);
         if let Some(dir) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         }
@@ -65,18 +65,22 @@ impl ConversationLock {
             return Ok(Claim::Held(last));
         }
         // A keeper that was killed gives its locks back at once; what it ran may live on, and write.
-        if let Some(last) = last.filter(|last| last != session && is_left_over(root, last, id)) {
+        if let Some(last) =
+            last.filter(|last| last != session && is_left_over(&self.sessions().session(last), id))
+        {
             return Ok(Claim::Held(Some(last)));
         }
         // For whoever comes next, and for people: the lock counts, not the text.
         let _ = file.write_text(session.as_str());
-        Ok(Claim::Ours(Self { file, kind: kind.to_owned(), id: id.to_owned() }))
+        Ok(Claim::Ours(ConversationLock { file, kind: kind.to_owned(), id: id.to_owned() }))
     }
+}
 
+impl ConversationLock {
     /// A lock that an earlier image of this program took, if it is the one of this conversation: an agent can go on to
     /// one that is somebody else's.
-    pub fn inherited(file: LockFile, root: &Path, kind: String, id: String) -> Option<Self> {
-        let is_another = matches!(file.is_at(&lock_path(root, &kind, &id)), Ok(false));
+    pub fn inherited(file: LockFile, home: &Home, kind: String, id: String) -> Option<Self> {
+        let is_another = matches!(file.is_at(&lock_path(home, &kind, &id)), Ok(false));
         (!is_another).then_some(Self { file, kind, id })
     }
 
@@ -92,28 +96,27 @@ impl ConversationLock {
 }
 
 /// Whether something of a session's last run is there that may write this conversation.
-fn is_left_over(root: &Path, session: &SessionId, id: &str) -> bool {
-    let dir = root.join("sessions").join(session.as_str());
-    if !matches!(probe(&dir.join("run")), Ok(Some(Probe::Held))) {
+fn is_left_over(session: &SessionFiles, id: &str) -> bool {
+    if !matches!(session.probe_run_lock(), Ok(Some(Probe::Held))) {
         return false;
     }
     // A run that is recorded as over left nothing: then it is only its keeper, which is about to leave. One that is not may
     // have gone on to another conversation; what cannot be read may well be it.
-    let Ok(past) = SessionPast::read(&dir, session) else { return true };
+    let Ok(past) = session.past() else { return true };
     let session = past.history.session;
     session.is_live() && session.conversation.is_some_and(|writes| writes.id == id)
 }
 
 /// The session that wrote a conversation last, as far as its lock tells.
 pub fn last_writer(home: &Home, kind: &str, id: &str) -> Option<SessionId> {
-    let path = lock_path(home.root(), kind, id);
+    let path = lock_path(home, kind, id);
     let file = path.exists().then(|| LockFile::open_or_create(&path))?;
     SessionId::parse(file.ok()?.read_text().ok()?.trim())
 }
 
 /// The session that may write a conversation now, by the lock it holds on it. Whoever asks does not take it.
-pub fn held_by(root: &Path, kind: &str, id: &str) -> Option<SessionId> {
-    let path = lock_path(root, kind, id);
+pub fn held_by(home: &Home, kind: &str, id: &str) -> Option<SessionId> {
+    let path = lock_path(home, kind, id);
     matches!(probe(&path), Ok(Some(Probe::Held))).then_some(())?;
     SessionId::parse(LockFile::open_or_create(&path).ok()?.read_text().ok()?.trim())
 }
@@ -164,8 +167,8 @@ pub fn has(status: &Status, kind: &str, id: &str) -> bool {
     status.conversation_id.as_deref() == Some(id) && status.what.conversation == kind
 }
 
-fn lock_path(root: &Path, kind: &str, id: &str) -> PathBuf {
-    root.join("conversations").join(file_name(kind)).join(file_name(id))
+fn lock_path(home: &Home, kind: &str, id: &str) -> PathBuf {
+    home.root().join("conversations").join(file_name(kind)).join(file_name(id))
 }
 
 /// A name that is safe as a file's, and different for different texts.
@@ -192,18 +195,19 @@ mod tests {
     #[test]
     fn a_conversation_has_one_writer_until_that_leaves() {
         let root = std::env::temp_dir().join(format!("berth-conversations-{}", std::process::id()));
+        let home = Home::open(root.clone()).expect("a state directory");
         let [a, b] = [*b"aaaaaaaaaaaa", *b"bbbbbbbbbbbb"].map(SessionId::from_random);
-        let first = match ConversationLock::claim(&root, "claude", "x/../y", &a).expect("a claim") {
+        let first = match home.claim_conversation("claude", "x/../y", &a).expect("a claim") {
             Claim::Ours(lock) => lock,
             Claim::Held(by) => panic!("held by {by:?}"),
         };
-        match ConversationLock::claim(&root, "claude", "x/../y", &b).expect("a claim") {
+        match home.claim_conversation("claude", "x/../y", &b).expect("a claim") {
             Claim::Held(by) => assert_eq!(by, Some(a.clone())),
             Claim::Ours(_) => panic!("two writers"),
         }
-        assert!(matches!(ConversationLock::claim(&root, "codex", "x/../y", &b), Ok(Claim::Ours(_))));
+        assert!(matches!(home.claim_conversation("codex", "x/../y", &b), Ok(Claim::Ours(_))));
         drop(first);
-        assert!(matches!(ConversationLock::claim(&root, "claude", "x/../y", &b), Ok(Claim::Ours(_))));
+        assert!(matches!(home.claim_conversation("claude", "x/../y", &b), Ok(Claim::Ours(_))));
         std::fs::remove_dir_all(&root).expect("our own directory");
     }
 

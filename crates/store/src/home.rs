@@ -59,6 +59,11 @@ impl Home {
         Ok(Self { root, shelf: SESSIONS })
     }
 
+    /// The state directory at this place, with sessions on its shelf. Nothing is made or checked.
+    pub fn at(root: PathBuf) -> Self {
+        Self { root, shelf: SESSIONS }
+    }
+
     /// The same state directory with helpers in the place of sessions.
     pub fn helpers(&self) -> Result<Self, Problem> {
         private(&self.root.join(HELPERS))?;
@@ -76,7 +81,7 @@ impl Home {
     }
 
     /// The state directory, shelf and id that the directory of a session or helper says it is.
-    pub fn of(dir: &Path) -> Result<(Self, SessionId), Problem> {
+    pub(crate) fn of(dir: &Path) -> Result<(Self, SessionId), Problem> {
         let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         let shelf = dir.parent();
         let parts = (
@@ -98,7 +103,7 @@ impl Home {
     }
 
     /// The same without a look at the disk, for whoever keeps what is in there.
-    pub fn around(dir: &Path) -> Option<Self> {
+    pub(crate) fn around(dir: &Path) -> Option<Self> {
         let shelf = dir.parent()?;
         let named = SHELVES.into_iter().find(|known| shelf.file_name().is_some_and(|name| name == *known))?;
         Some(Self { root: shelf.parent()?.to_owned(), shelf: named })
@@ -116,25 +121,18 @@ impl Home {
     }
 
     /// Where a session lives.
-    pub fn session_dir(&self, id: &SessionId) -> PathBuf {
+    pub(crate) fn session_dir(&self, id: &SessionId) -> PathBuf {
         self.sessions_dir().join(id.as_str())
     }
 
     /// Where all sessions live.
-    pub fn sessions_dir(&self) -> PathBuf {
+    pub(crate) fn sessions_dir(&self) -> PathBuf {
         self.root.join(self.shelf)
     }
 
     /// Where sessions are that are being deleted. No list looks there.
-    pub fn purging_place(&self) -> PathBuf {
+    pub(crate) fn purging_place(&self) -> PathBuf {
         self.root.join(PURGING)
-    }
-
-    /// The same, made if missing.
-    pub fn purging_dir(&self) -> Result<PathBuf, Problem> {
-        let dir = self.purging_place();
-        private(&dir)?;
-        Ok(dir)
     }
 
     /// Mints an id and makes its directories, exclusively: two sessions can never share one.
@@ -164,6 +162,35 @@ impl Home {
         let _ = fs::remove_dir(dir);
     }
 
+    /// All session ids, sorted; the error says which directory cannot be read.
+    pub fn list(&self) -> Result<Vec<SessionId>, Problem> {
+        self.session_ids().map_err(|error| {
+            Problem::new(Code::Refused, format!("cannot list {}: {error}", self.sessions_dir().display()))
+                .hint("`berth doctor` shows what is wrong with the state directory")
+        })
+    }
+
+    /// Fails if the sessions cannot be looked at.
+    pub fn check_readable(&self) -> io::Result<()> {
+        fs::read_dir(self.sessions_dir()).map(drop)
+    }
+
+    /// True if a session is no more. One whose place cannot be looked at may be there all the same.
+    pub fn is_purged(&self, id: &SessionId) -> bool {
+        let is_missing = self.session(id).try_exists().is_ok_and(|exists| !exists);
+        is_missing && self.check_readable().is_ok()
+    }
+
+    /// The directory that sessions are made in and leave, for inotify.
+    pub fn watched_place(&self) -> OsString {
+        self.sessions_dir().into()
+    }
+
+    /// The place of all sessions, for messages.
+    pub fn display(&self) -> String {
+        self.sessions_dir().display().to_string()
+    }
+
     /// All session ids, sorted.
     pub fn session_ids(&self) -> io::Result<Vec<SessionId>> {
         let mut ids = Vec::new();
@@ -187,10 +214,8 @@ impl Home {
             // `output`) use the pointer; the others find the damage themselves and report it.
             Err(problem) => return self.pointed_at_by(text).ok_or(problem),
         }
-        let ids = self.session_ids().map_err(|error| {
-            Problem::new(Code::Refused, format!("cannot list {}: {error}", self.sessions_dir().display()))
-        })?;
-        let mut meant: Vec<_> = ids
+        let mut meant: Vec<_> = self
+            .list()?
             .into_iter()
             .filter(|id| text.len() >= SHORTEST_PREFIX && id.as_str().starts_with(text))
             .collect();

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use berth_host::identity::{Identity, Pidfd, Verdict};
 use berth_host::process::{census, command_line};
 
+use crate::session_files::{LEASE_FILE, SessionFiles};
 use crate::{store, view};
 
 /// The hidden verb that makes this binary a keeper.
@@ -19,23 +20,25 @@ pub const KEEPER_VERB: &str = "keeper";
 /// The flag that says: this image continues another one's work.
 pub const ADOPT_FLAG: &str = "--adopt";
 
-/// The directory of the session that a process is proven to keep.
-pub fn kept_by(pid: u32) -> Option<PathBuf> {
-    let dir = started_for(pid)?;
+/// The session that a process is proven to keep.
+pub fn kept_by(pid: u32) -> Option<SessionFiles> {
+    let files = started_for(pid)?;
     let signed = |identity: Identity| {
-        fs::read(dir.join("lease")).is_ok_and(|text| text.starts_with(store::signature(&identity).as_bytes()))
+        fs::read(files.dir().join(LEASE_FILE))
+            .is_ok_and(|text| text.starts_with(store::signature(&identity).as_bytes()))
     };
-    Identity::of(pid).is_ok_and(signed).then_some(dir)
+    Identity::of(pid).is_ok_and(signed).then_some(files)
 }
 
-/// The directory of the session that a process was started to keep, by its command line alone: no proof that it does.
-pub fn started_for(pid: u32) -> Option<PathBuf> {
-    command_line(pid).ok().and_then(|line| session_dir(&line))
+/// The session that a process was started to keep, by its command line alone: no proof that it does.
+pub fn started_for(pid: u32) -> Option<SessionFiles> {
+    let dir = command_line(pid).ok().and_then(|line| session_dir(&line))?;
+    SessionFiles::understand(dir.as_os_str())
 }
 
 /// A process that was started as the keeper of the session at this path and lives, whether or not its lease says so:
 /// the lease, or the whole directory, may have been replaced under it.
-pub fn keeper_started_for(dir: &Path) -> io::Result<Option<(u32, Pidfd)>> {
+pub(crate) fn keeper_started_for(dir: &Path) -> io::Result<Option<(u32, Pidfd)>> {
     let ours = rustix::process::geteuid().as_raw();
     let resolved = |dir: &Path| Some((dir.file_name()?.to_owned(), fs::canonicalize(dir.parent()?).ok()?));
     let wanted = resolved(dir);
@@ -85,7 +88,7 @@ pub enum NoKeeper {
 /// The keeper of the session in `dir`, held open: whoever has this is told by the kernel when it ends.
 /// Believed is who holds the lease, signed it, and was started as the keeper of this very directory. Its
 /// identity comes along, because one that comes after it is another one.
-pub fn keeper_of(dir: &Path) -> Result<(Identity, Pidfd), NoKeeper> {
+pub(crate) fn keeper_of(dir: &Path) -> Result<(Identity, Pidfd), NoKeeper> {
     let cannot_tell = |what: &str, error: io::Error| NoKeeper::CannotTell(format!("cannot {what}: {error}"));
     let ours = rustix::process::geteuid().as_raw();
     let found = match fs::metadata(dir) {

@@ -9,6 +9,7 @@
 pub mod conversations;
 pub mod derived;
 pub mod fnv;
+mod grave;
 pub mod history;
 pub mod home;
 pub mod keepers;
@@ -17,6 +18,7 @@ pub mod names;
 pub mod output;
 pub mod past;
 pub mod process;
+mod session_files;
 pub mod snapshot;
 pub mod store;
 pub mod stranger;
@@ -25,6 +27,8 @@ pub mod turn_index;
 pub mod turn_view;
 pub mod view;
 
+pub use grave::{Grave, NotBuried};
 pub use history::History;
 pub use home::Home;
+pub use session_files::SessionFiles;
 pub use terminals::Terminal;

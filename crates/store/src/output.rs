@@ -14,6 +14,8 @@ use std::thread::JoinHandle;
 
 use berth_core::Now;
 
+use crate::view::modified_ms;
+
 use std::os::unix::fs::OpenOptionsExt;
 
 /// The size of one file.
@@ -73,10 +75,10 @@ pub enum Remark {
 
 impl OutputLog {
     /// Continues behind whatever is there.
-    pub fn open(dir: PathBuf) -> io::Result<Self> {
-        let end = end_of(&dir)?;
+    fn open(files: OutputFiles) -> io::Result<Self> {
+        let end = files.end()?;
         Ok(Self {
-            dir,
+            dir: files.dir,
             segment: None,
             end,
             indexed_at_ms: None,
@@ -213,85 +215,154 @@ impl OutputLog {
     }
 }
 
-/// The offset behind the last byte of the output in `dir`.
-pub fn end_of(dir: &Path) -> io::Result<u64> {
-    let Some(start) = starts(dir)?.pop() else { return Ok(0) };
-    Ok(start + fs::metadata(dir.join(bytes_name(start)))?.len())
+/// The output of one session, for readers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OutputFiles {
+    dir: PathBuf,
 }
 
-/// Reads from `offset` on into `buffer`; fewer bytes at the end of a file, none at the end of all.
-/// An offset whose bytes are not kept reads from the next one whose are: the second number is where
-/// the bytes really begin.
-pub fn read_at(dir: &Path, offset: u64, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
-    let starts = starts(dir)?;
-    let Some(first) = starts.first() else { return Ok((0, offset)) };
-    let mut offset = offset.max(*first);
-    if i64::try_from(offset).is_err() {
-        // Behind anything a file can hold.
-        return Ok((0, offset));
+impl OutputFiles {
+    pub(crate) fn at(dir: PathBuf) -> Self {
+        Self { dir }
     }
-    let mut at = starts.partition_point(|start| *start <= offset) - 1;
-    loop {
-        let mut file = File::open(dir.join(bytes_name(starts[at])))?;
-        file.seek(SeekFrom::Start(offset - starts[at]))?;
-        let count = file.read(buffer)?;
-        at += 1;
-        if count > 0 || at == starts.len() {
-            return Ok((count, offset));
+
+    /// Where it is, for messages.
+    pub fn display(&self) -> impl std::fmt::Display + '_ {
+        self.dir.display()
+    }
+
+    /// Opens the output for its only writer, behind the last byte.
+    pub fn open_log(&self) -> io::Result<OutputLog> {
+        OutputLog::open(self.clone())
+    }
+
+    /// When the newest file was last written, in milliseconds since 1970; `None` without output.
+    pub fn written_at_ms(&self) -> Option<u64> {
+        modified_ms(&fs::metadata(self.dir.join(self.newest()?)).ok()?)
+    }
+
+    /// The name of the newest file.
+    pub fn newest(&self) -> Option<String> {
+        let names = fs::read_dir(&self.dir).ok()?;
+        let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.filter(|name| name.ends_with(".out")).max()
+    }
+
+    /// The file of this name, as it is now.
+    pub fn metadata(&self, name: &str) -> io::Result<fs::Metadata> {
+        fs::metadata(self.dir.join(name))
+    }
+
+    /// The offset behind the last byte.
+    pub fn end(&self) -> io::Result<u64> {
+        let Some(start) = starts(&self.dir)?.pop() else { return Ok(0) };
+        Ok(start + fs::metadata(self.dir.join(bytes_name(start)))?.len())
+    }
+
+    /// Reads from `offset` on into `buffer`; fewer bytes at the end of a file, none at the end of all.
+    /// An offset whose bytes are not kept reads from the next one whose are: the second number is where
+    /// the bytes really begin.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+        let starts = starts(&self.dir)?;
+        let Some(first) = starts.first() else { return Ok((0, offset)) };
+        let mut offset = offset.max(*first);
+        if i64::try_from(offset).is_err() {
+            // Behind anything a file can hold.
+            return Ok((0, offset));
         }
-        // A power cut may take the end of a file and leave the next one.
-        offset = starts[at];
-    }
-}
-
-/// The last bytes, at most `limit` and none before the offset `from`.
-pub fn tail(dir: &Path, from: u64, limit: u64) -> io::Result<Vec<u8>> {
-    let end = end_of(dir)?;
-    range(dir, end.saturating_sub(limit).max(from), end)
-}
-
-/// The bytes from one offset up to another, as far as they are kept.
-pub fn range(dir: &Path, mut offset: u64, end: u64) -> io::Result<Vec<u8>> {
-    let mut all = Vec::new();
-    let mut buffer = vec![0; 64 * 1024];
-    while offset < end {
-        let (count, from) = read_at(dir, offset, &mut buffer)?;
-        if count == 0 {
-            break;
+        let mut at = starts.partition_point(|start| *start <= offset) - 1;
+        loop {
+            let mut file = File::open(self.dir.join(bytes_name(starts[at])))?;
+            file.seek(SeekFrom::Start(offset - starts[at]))?;
+            let count = file.read(buffer)?;
+            at += 1;
+            if count > 0 || at == starts.len() {
+                return Ok((count, offset));
+            }
+            // A power cut may take the end of a file and leave the next one.
+            offset = starts[at];
         }
-        let wanted = count.min(usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX));
-        all.extend_from_slice(&buffer[..wanted]);
-        offset = from + count as u64;
     }
-    Ok(all)
-}
 
-/// The sizes of the terminal from `offset` on: the one that held there, and each change with the offset of the first
-/// byte that was written at it.
-pub fn sizes(dir: &Path, offset: u64) -> io::Result<Vec<(u64, TerminalSize)>> {
-    let starts = starts(dir)?;
-    let first = starts.partition_point(|start| *start <= offset).saturating_sub(1);
-    // The last one at or before `offset`, and the changes behind it.
-    let mut held = None;
-    let mut changes: Vec<(u64, TerminalSize)> = Vec::new();
-    for start in starts.into_iter().skip(first) {
-        let bytes = match fs::read(dir.join(size_name(start))) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        for record in bytes.chunks_exact(SIZE_RECORD_BYTES) {
-            let at = u64::from_le_bytes(record[..8].try_into().expect("eight bytes"));
-            let number = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
-            let size = TerminalSize { rows: number(8), cols: number(10) };
-            if at <= offset {
-                held = Some((at, size));
-            } else if changes.last().or(held.as_ref()).is_none_or(|(_, last)| *last != size) {
-                changes.push((at, size));
+    /// The last bytes, at most `limit` and none before the offset `from`.
+    pub fn tail(&self, from: u64, limit: u64) -> io::Result<Vec<u8>> {
+        let end = self.end()?;
+        self.range(end.saturating_sub(limit).max(from), end)
+    }
+
+    /// The bytes from one offset up to another, as far as they are kept.
+    pub fn range(&self, mut offset: u64, end: u64) -> io::Result<Vec<u8>> {
+        let mut all = Vec::new();
+        let mut buffer = vec![0; 64 * 1024];
+        while offset < end {
+            let (count, from) = self.read_at(offset, &mut buffer)?;
+            if count == 0 {
+                break;
+            }
+            let wanted = count.min(usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX));
+            all.extend_from_slice(&buffer[..wanted]);
+            offset = from + count as u64;
+        }
+        Ok(all)
+    }
+
+    /// The sizes of the terminal from `offset` on: the one that held there, and each change with the offset of the first
+    /// byte that was written at it.
+    pub fn sizes(&self, offset: u64) -> io::Result<Vec<(u64, TerminalSize)>> {
+        let starts = starts(&self.dir)?;
+        let first = starts.partition_point(|start| *start <= offset).saturating_sub(1);
+        // The last one at or before `offset`, and the changes behind it.
+        let mut held = None;
+        let mut changes: Vec<(u64, TerminalSize)> = Vec::new();
+        for start in starts.into_iter().skip(first) {
+            let bytes = match fs::read(self.dir.join(size_name(start))) {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            for record in bytes.chunks_exact(SIZE_RECORD_BYTES) {
+                let at = u64::from_le_bytes(record[..8].try_into().expect("eight bytes"));
+                let number = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
+                let size = TerminalSize { rows: number(8), cols: number(10) };
+                if at <= offset {
+                    held = Some((at, size));
+                } else if changes.last().or(held.as_ref()).is_none_or(|(_, last)| *last != size) {
+                    changes.push((at, size));
+                }
             }
         }
+        Ok(held.into_iter().chain(changes).collect())
     }
-    Ok(held.into_iter().chain(changes).collect())
+
+    /// The file of a moment: when the bytes from each offset on came, oldest first.
+    pub fn time_index(&self) -> io::Result<Vec<(u64, u64)>> {
+        let mut pairs = Vec::new();
+        for start in starts(&self.dir)? {
+            let bytes = match fs::read(self.dir.join(index_name(start))) {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+            pairs.extend(bytes.chunks_exact(16).map(|pair| (number(&pair[..8]), number(&pair[8..]))));
+        }
+        Ok(pairs)
+    }
+
+    /// The files , oldest first: where each begins, and how long it is.
+    pub fn files(&self) -> io::Result<Vec<(PathBuf, u64, u64)>> {
+        let mut files = Vec::new();
+        for start in starts(&self.dir)? {
+            let path = self.dir.join(bytes_name(start));
+            match fs::metadata(&path) {
+                Ok(file) => files.push((path, start, file.len())),
+                // The oldest goes when there is too much.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(files)
+    }
 }
 
 fn note_size(dir: &Path, start: u64, offset: u64, size: TerminalSize) -> io::Result<()> {
@@ -301,36 +372,6 @@ fn note_size(dir: &Path, start: u64, offset: u64, size: TerminalSize) -> io::Res
     record[10..].copy_from_slice(&size.cols.to_le_bytes());
     let file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(dir.join(size_name(start)));
     file?.write_all(&record)
-}
-
-/// The file of a moment: when the bytes from each offset on came, oldest first.
-pub fn time_index(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
-    let mut pairs = Vec::new();
-    for start in starts(dir)? {
-        let bytes = match fs::read(dir.join(index_name(start))) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        pairs.extend(bytes.chunks_exact(16).map(|pair| (number(&pair[..8]), number(&pair[8..]))));
-    }
-    Ok(pairs)
-}
-
-/// The files of the output in `dir`, oldest first: where each begins, and how long it is.
-pub fn files(dir: &Path) -> io::Result<Vec<(PathBuf, u64, u64)>> {
-    let mut files = Vec::new();
-    for start in starts(dir)? {
-        let path = dir.join(bytes_name(start));
-        match fs::metadata(&path) {
-            Ok(file) => files.push((path, start, file.len())),
-            // The oldest goes when there is too much.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(files)
 }
 
 fn starts(dir: &Path) -> io::Result<Vec<u64>> {

@@ -35,12 +35,12 @@ pub struct SessionPast {
 
 impl SessionPast {
     /// Reads what the journal of the session in `dir` tells: the snapshot, and the events behind it.
-    pub fn read(dir: &Path, id: &SessionId) -> Result<Self, Problem> {
+    pub(crate) fn read(dir: &Path, id: &SessionId) -> Result<Self, Problem> {
         Self::behind(Snapshot::read(dir, id), dir, id)
     }
 
     /// Reads what the journal tells, and the keys of all turns.
-    pub fn read_with_keys(dir: &Path, id: &SessionId) -> Result<Self, Problem> {
+    pub(crate) fn read_with_keys(dir: &Path, id: &SessionId) -> Result<Self, Problem> {
         Self::behind(Snapshot::read(dir, id).and_then(|snapshot| snapshot.with_keys(dir)), dir, id)
     }
 

@@ -21,16 +21,17 @@ use crate::derived::Derived;
 use crate::history::{History, Stored};
 use crate::snapshot::Snapshot;
 use crate::turn_index::Link;
-pub use lease::{Lease, Standing, holder, lost_problem, signature, signed_by, unreadable};
+pub(crate) use lease::holder;
+pub use lease::{Lease, Standing, signature, signed_by};
 
 /// The name of the journal's directory in a session's.
-pub const JOURNAL_DIR: &str = "journal";
+pub(crate) const JOURNAL_DIR: &str = "journal";
 /// How often a disk in trouble is asked again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Whether there is a session in `dir`, in whatever state: something is in its journal. One that we
 /// may not look at is not one that is not there.
-pub fn exists(dir: &Path) -> Result<bool, Problem> {
+pub(crate) fn exists(dir: &Path) -> Result<bool, Problem> {
     let path = dir.join(JOURNAL_DIR);
     match fs::read_dir(&path) {
         Ok(mut entries) => Ok(entries.next().is_some()),
@@ -50,44 +51,44 @@ pub struct OpenJournal {
     pub derived: Derived,
 }
 
-/// Makes the journal of a new session.
-pub fn create(dir: &Path, id: &SessionId, lease: &Lease) -> Result<OpenJournal, Problem> {
-    let path = dir.join(JOURNAL_DIR);
-    let journal = Journal::create(RealDisk::new(path), id.as_str(), limits())
-        .map_err(|error| journal_problem(&error, id.as_str()))?;
-    lease.is_of_a_new_session();
-    Ok(OpenJournal { journal, history: History::default(), derived: Derived::new(dir, id) })
-}
+impl Lease {
+    /// Makes the journal of a new session.
+    pub fn create_journal(&self) -> Result<OpenJournal, Problem> {
+        let (dir, id) = (self.files().dir(), self.files().id());
+        let journal = Journal::create(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), limits())
+            .map_err(|error| journal_problem(&error, id.as_str()))?;
+        self.is_of_a_new_session();
+        Ok(OpenJournal { journal, history: History::default(), derived: Derived::new(dir, id) })
+    }
 
-/// Opens the journal of a session for writing. The lease must be held, and that is not enough: a lease that was removed
-/// or restored while its keeper ran is free. So the keeper that the journal names is proven gone before the first byte
-/// is written, because settling the end of the journal would void what a live keeper commits. Says what was found torn,
-/// if anything.
-pub fn open(dir: &Path, id: &SessionId, lease: &Lease) -> Result<(OpenJournal, Option<String>), Problem> {
-    let opening =
-        Opening::read(dir, id).map_err(|error| unless_gone(dir, id, journal_problem(&error, id.as_str())))?;
-    lease.prove_sole_keeper(id, opening.history.session.keeper.as_ref())?;
-    opening.owned(dir, id).map_err(|error| unless_gone(dir, id, journal_problem(&error, id.as_str())))
-}
+    /// Opens the journal for writing. The lease is held, and that is not enough: a lease that was removed or restored
+    /// while its keeper ran is free. So the keeper that the journal names is proven gone before the first byte is
+    /// written, because settling the end of the journal would void what a live keeper commits. Says what was found
+    /// torn, if anything.
+    pub fn open_journal(&self) -> Result<(OpenJournal, Option<String>), Problem> {
+        let (dir, id) = (self.files().dir(), self.files().id());
+        let trouble = |error: JournalError| unless_gone(dir, id, journal_problem(&error, id.as_str()));
+        let opening = Opening::read(dir, id).map_err(trouble)?;
+        self.prove_sole_keeper(opening.history.session.keeper.as_ref())?;
+        opening.owned(dir, id).map_err(trouble)
+    }
 
-/// The same for a keeper whose run goes on: a disk that is full or in trouble is waited for.
-pub fn open_patiently(
-    dir: &Path,
-    id: &SessionId,
-    _lease: &Lease,
-) -> Result<(OpenJournal, Option<String>), Problem> {
-    loop {
-        match Opening::read(dir, id).and_then(|opening| opening.owned(dir, id)) {
-            Err(
-                JournalError::List { .. }
-                | JournalError::Read { .. }
-                | JournalError::Create { .. }
-                | JournalError::Write { .. }
-                | JournalError::Sync { .. }
-                | JournalError::Rename { .. }
-                | JournalError::Remove { .. },
-            ) => std::thread::sleep(RETRY_PAUSE),
-            opened => return opened.map_err(|error| journal_problem(&error, id.as_str())),
+    /// Opens the journal of a run that goes on: a disk that is full or in trouble is waited for.
+    pub fn open_journal_patiently(&self) -> Result<(OpenJournal, Option<String>), Problem> {
+        let (dir, id) = (self.files().dir(), self.files().id());
+        loop {
+            match Opening::read(dir, id).and_then(|opening| opening.owned(dir, id)) {
+                Err(
+                    JournalError::List { .. }
+                    | JournalError::Read { .. }
+                    | JournalError::Create { .. }
+                    | JournalError::Write { .. }
+                    | JournalError::Sync { .. }
+                    | JournalError::Rename { .. }
+                    | JournalError::Remove { .. },
+                ) => std::thread::sleep(RETRY_PAUSE),
+                opened => return opened.map_err(|error| journal_problem(&error, id.as_str())),
+            }
         }
     }
 }
@@ -147,12 +148,12 @@ pub(crate) fn read_after(
 }
 
 /// Reads a journal without a right to it.
-pub fn read(dir: &Path, id: &SessionId, from: u64) -> Result<Vec<Committed<Stored>>, Problem> {
+pub(crate) fn read(dir: &Path, id: &SessionId, from: u64) -> Result<Vec<Committed<Stored>>, Problem> {
     read_range(dir, id, from, u64::MAX, usize::MAX)
 }
 
 /// The same up to and with the event `to`, and no more once there are `most_bytes`; later files are not read.
-pub fn read_range(
+pub(crate) fn read_range(
     dir: &Path,
     id: &SessionId,
     from: u64,
@@ -195,27 +196,22 @@ pub fn no_session(id: &SessionId) -> Problem {
 }
 
 /// Reads a journal as far as it can be read, and says what is wrong with the rest. For people only.
-pub fn salvage(dir: &Path, id: &SessionId) -> (Vec<Committed<Stored>>, Option<Problem>) {
+pub(crate) fn salvage(dir: &Path, id: &SessionId) -> (Vec<Committed<Stored>>, Option<Problem>) {
     let (events, damage) = berth_journal::salvage(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str());
     (events, damage.map(|damage| journal_problem(&damage, id.as_str())))
 }
 
 /// The heads of a journal at these events, as far as they are there, and at the last one that was read.
-pub fn heads(dir: &Path, id: &SessionId, at: &[u64]) -> Result<(Vec<Head>, Head), Problem> {
+pub(crate) fn heads(dir: &Path, id: &SessionId, at: &[u64]) -> Result<(Vec<Head>, Head), Problem> {
     let at: Vec<Seq> = at.iter().copied().map(Seq).collect();
     berth_journal::heads(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), &at)
         .map_err(|error| unless_gone(dir, id, journal_problem(&error, id.as_str())))
 }
 
 /// The journal files that have the events from `from` to `to`.
-pub fn segments_of(dir: &Path, id: &SessionId, from: u64, to: u64) -> Result<Vec<String>, Problem> {
+pub(crate) fn segments_of(dir: &Path, id: &SessionId, from: u64, to: u64) -> Result<Vec<String>, Problem> {
     berth_journal::segments_of(&RealDisk::new(dir.join(JOURNAL_DIR)), Seq(from), Seq(to))
         .map_err(|error| journal_problem(&error, id.as_str()))
-}
-
-/// Makes new names in these directories survive a power cut.
-pub fn sync_dirs(dirs: &[&Path]) -> io::Result<()> {
-    dirs.iter().try_for_each(|dir| fs::File::open(dir)?.sync_all())
 }
 
 /// A journal's trouble, for people.

@@ -10,6 +10,7 @@ use berth_api::{Code, Problem, redact};
 use berth_host::identity::{self, ProcessStat, Verdict};
 use berth_host::lock::takers;
 
+use crate::session_files::LEASE_FILE;
 use crate::store;
 
 /// The name that keepers and commands of berth have in the kernel's list of processes.
@@ -27,8 +28,8 @@ pub struct StrangeHolder {
 
 impl StrangeHolder {
     /// The stranger that holds one of the two locks of a lease, the one on the file or the one on `dir`, if there is one.
-    pub fn of(dir: &Path) -> Option<Self> {
-        Self::of_lock(dir, dir.join("lease")).or_else(|| Self::of_lock(dir, dir.to_owned()))
+    pub(crate) fn of(dir: &Path) -> Option<Self> {
+        Self::of_lock(dir, dir.join(LEASE_FILE)).or_else(|| Self::of_lock(dir, dir.to_owned()))
     }
 
     fn of_lock(dir: &Path, locked: PathBuf) -> Option<Self> {
@@ -46,13 +47,8 @@ impl StrangeHolder {
         Some(Self { pid: stranger.pid, command: command(&stranger), locked })
     }
 
-    /// Fails if a stranger holds the lease of a session, or helper, in `dir`: waiting or asking again does not help.
-    /// `handle` is how people call it.
-    pub fn refuse(dir: &Path, handle: &str) -> Result<(), Problem> {
-        Self::of(dir).map_or(Ok(()), |stranger| Err(stranger.problem(handle)))
-    }
-
-    fn problem(&self, handle: &str) -> Problem {
+    /// The refusal of a command that needs the lease of a session, or helper, called `handle`.
+    pub(crate) fn problem(&self, handle: &str) -> Problem {
         let what =
             format!("`{handle}` cannot be kept: another program has locked its lease: {}", self.describe());
         Problem::new(Code::InUse, what).hint(format!(

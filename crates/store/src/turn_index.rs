@@ -120,7 +120,7 @@ impl Record {
 
 impl TurnIndex {
     /// Opens the index of the session in `dir` for reading.
-    pub fn open(dir: &Path) -> io::Result<Self> {
+    pub(crate) fn open(dir: &Path) -> io::Result<Self> {
         Ok(Self { dir: dir.to_owned(), index: File::open(dir.join(INDEX_FILE))? })
     }
 

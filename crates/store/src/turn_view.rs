@@ -41,7 +41,7 @@ pub fn views(events: &[Committed<Stored>], id: &SessionId) -> Vec<TurnView> {
 }
 
 /// Reads the events that these links of turns name, and folds them. `None` if the links of a turn are not to be trusted.
-pub fn read_views(
+pub(crate) fn read_views(
     dir: &Path,
     id: &SessionId,
     session: &Session,

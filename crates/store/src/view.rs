@@ -21,19 +21,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::home::Home;
 use crate::past::SessionPast;
+use crate::session_files::{LEASE_FILE, output_of};
+use crate::store::JOURNAL_DIR;
 use crate::stranger::StrangeHolder;
-use crate::{History, killpoint, process, store};
+use crate::{History, killpoint, process};
 
 /// The name of the short cut.
-pub const STATUS_FILE: &str = "status.json";
+pub(crate) const STATUS_FILE: &str = "status.json";
 /// Where one that cannot be read is kept.
 const ASIDE_FILE: &str = "status.json.aside";
 
 /// Whether the session in `dir` is held: by its keeper, or by a command that clears up after one. A lease file that was
 /// removed or replaced says nothing about its keeper; the lock on the directory does.
-pub fn is_kept(dir: &Path) -> io::Result<bool> {
+pub(crate) fn is_kept(dir: &Path) -> io::Result<bool> {
     let is_held = |path: &Path| probe(path).map(|found| found == Some(Probe::Held));
-    Ok(is_held(&dir.join("lease"))? || is_held(dir)?)
+    Ok(is_held(&dir.join(LEASE_FILE))? || is_held(dir)?)
 }
 
 /// What the journal tells.
@@ -235,9 +237,9 @@ fn is_released(dir: &Path, status: &mut Status, short_cut: &[u8]) -> bool {
 }
 
 /// Everything a list shows, from the journal and the output files.
-pub fn describe(dir: &Path, id: &SessionId, history: &History, kept: bool) -> Status {
+pub(crate) fn describe(dir: &Path, id: &SessionId, history: &History, kept: bool) -> Status {
     let mut status = history.status(id, kept);
-    status.output_file = newest_output(dir);
+    status.output_file = output_of(dir).newest();
     if let Some(old) = read_short_cut(dir) {
         (status.rows, status.cols) = (old.rows, old.cols);
         (status.model, status.context, status.branch) = (old.model, old.context, old.branch);
@@ -269,7 +271,7 @@ pub(crate) fn believed_short_cut(home: &Home, id: &SessionId) -> Option<Status> 
 }
 
 /// The short cut, whether or not it is up to date.
-pub fn read_short_cut(dir: &Path) -> Option<Status> {
+pub(crate) fn read_short_cut(dir: &Path) -> Option<Status> {
     serde_json::from_slice(&fs::read(dir.join(STATUS_FILE)).ok()?).ok()
 }
 
@@ -284,7 +286,7 @@ pub(crate) struct JournalEnd {
 
 impl JournalEnd {
     fn of(dir: &Path) -> io::Result<Self> {
-        let dir = dir.join("journal");
+        let dir = dir.join(JOURNAL_DIR);
         let mut newest = String::new();
         for entry in fs::read_dir(&dir)? {
             let name = entry?.file_name().into_string().unwrap_or_default();
@@ -320,7 +322,7 @@ struct ShortCut<'a> {
 
 /// Writes the short cut for lists; only who holds the lease may. It is derived, so a failure costs
 /// only time.
-pub fn write_short_cut(dir: &Path, status: &Status) {
+pub(crate) fn write_short_cut(dir: &Path, status: &Status) {
     let short_cut = ShortCut { status, reaches: JournalEnd::of(dir).unwrap_or_default() };
     if let Ok(json) = serde_json::to_vec(&short_cut) {
         let _ = berth_host::disk::write_atomically(dir, STATUS_FILE, &json, false);
@@ -329,7 +331,7 @@ pub fn write_short_cut(dir: &Path, status: &Status) {
 
 /// Takes the short cut's word away before something happens that it does not know of: one that says
 /// "stopped" or "archived" is believed without a look at the journal. What is only there stays: the terminal's size.
-pub fn doubt_short_cut(dir: &Path) -> io::Result<()> {
+pub(crate) fn doubt_short_cut(dir: &Path) -> io::Result<()> {
     let doubted = read_short_cut(dir).map(|status| Status { state: SessionState::default(), ..status });
     let json = doubted.and_then(|status| serde_json::to_vec(&status).ok());
     // Synced: what happens next is, and a power cut must not bring the old word back.
@@ -340,15 +342,15 @@ pub fn doubt_short_cut(dir: &Path) -> io::Result<()> {
     match fs::rename(dir.join(STATUS_FILE), dir.join(ASIDE_FILE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
-        Ok(()) => store::sync_dirs(&[dir]),
+        Ok(()) => berth_host::disk::sync_dirs(&[dir]),
     }
 }
 
 /// Adds what the output's file tells: it is touched with every byte, so activity and length survive
 /// a crash of whoever would have written them down.
-pub fn add_output(dir: &Path, status: &mut Status) {
+pub(crate) fn add_output(dir: &Path, status: &mut Status) {
     let Some(name) = &status.output_file else { return };
-    let Ok(file) = fs::metadata(dir.join("output").join(name)) else { return };
+    let Ok(file) = output_of(dir).metadata(name) else { return };
     if let Some(written) = modified_ms(&file).filter(|written| *written > status.last_activity_at.0) {
         status.last_activity_at = Timestamp(written);
     }
@@ -361,11 +363,4 @@ pub fn add_output(dir: &Path, status: &mut Status) {
 pub fn modified_ms(file: &fs::Metadata) -> Option<u64> {
     let modified = file.modified().ok()?;
     u64::try_from(modified.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
-}
-
-/// The name of the newest file of output.
-pub fn newest_output(dir: &Path) -> Option<String> {
-    let names = fs::read_dir(dir.join("output")).ok()?;
-    let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.filter(|name| name.ends_with(".out")).max()
 }

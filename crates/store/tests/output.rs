@@ -8,13 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use berth_core::Now;
+use berth_store::SessionFiles;
 use berth_store::output::{
-    INDEX_EVERY_MS, KEEP_BYTES, OutputLog, Remark, SEGMENT_BYTES, TerminalSize, end_of, range, read_at,
-    sizes, tail, time_index,
+    INDEX_EVERY_MS, KEEP_BYTES, OutputFiles, OutputLog, Remark, SEGMENT_BYTES, TerminalSize,
 };
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
+
+/// Where the session of a test is in its state directory.
+const SESSION: &str = "sessions/0123456789ab";
 
 /// A moment at which both clocks show the same.
 fn at(ms: u64) -> Now {
@@ -29,13 +32,13 @@ impl Dir {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("output-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::create_dir_all(&path).expect("the target directory can be written to");
+        fs::create_dir_all(path.join(SESSION)).expect("the target directory can be written to");
         Self(path)
     }
 
     /// Where the output goes; it does not exist before the first byte does.
     fn output(&self) -> PathBuf {
-        self.0.join("output")
+        self.0.join(SESSION).join("output")
     }
 }
 
@@ -62,11 +65,16 @@ fn append_all(log: &mut OutputLog, bytes: &[u8], now_ms: u64) {
 }
 
 /// Reads from `offset` to the end with a buffer of this size, as a client does.
+fn reader(out: &Path) -> OutputFiles {
+    let session = out.parent().expect("the directory of a session");
+    SessionFiles::understand(session.as_os_str()).expect("a session").output()
+}
+
 fn read_all(dir: &Path, mut offset: u64, buffer_bytes: usize) -> Vec<u8> {
     let mut buffer = vec![0; buffer_bytes];
     let mut all = Vec::new();
     loop {
-        let (count, from) = read_at(dir, offset, &mut buffer).expect("readable");
+        let (count, from) = reader(dir).read_at(offset, &mut buffer).expect("readable");
         assert!(from >= offset, "reading never goes back");
         if count == 0 {
             return all;
@@ -118,7 +126,7 @@ proptest! {
     fn whatever_was_written_is_read_back_from_every_offset(steps in steps()) {
         let dir = Dir::new();
         let out = dir.output();
-        let mut log = OutputLog::open(out.clone()).expect("a new log");
+        let mut log = reader(&out).open_log().expect("a new log");
         let mut written: Vec<u8> = Vec::new();
         let mut now_ms = 1_000_000;
         // When each write came, and where it began: what the time index may say.
@@ -133,7 +141,7 @@ proptest! {
                     writes.push((now_ms, end));
                 }
                 Step::Reopen => {
-                    log = OutputLog::open(out.clone()).expect("it can be opened again");
+                    log = reader(&out).open_log().expect("it can be opened again");
                     // A new keeper is never so fast that the clock shows the same time.
                     now_ms += INDEX_EVERY_MS;
                 }
@@ -146,14 +154,14 @@ proptest! {
                 }
                 Step::Tail(limit) => {
                     let from = end.saturating_sub(limit) as usize;
-                    prop_assert_eq!(tail(&out, 0, limit).expect("readable"), &written[from..]);
+                    prop_assert_eq!(reader(&out).tail(0, limit).expect("readable"), &written[from..]);
                 }
                 Step::Finish => log.finish().expect("the disk syncs"),
             }
             prop_assert_eq!(log.end(), written.len() as u64);
-            prop_assert_eq!(end_of(&out).expect("readable"), log.end());
+            prop_assert_eq!(reader(&out).end().expect("readable"), log.end());
         }
-        let index = time_index(&out).expect("readable");
+        let index = reader(&out).time_index().expect("readable");
         prop_assert!(index.iter().all(|pair| writes.contains(pair)), "{:?} is not among {:?}", index, writes);
         prop_assert_eq!(index.first(), writes.first());
         for pair in index.windows(2) {
@@ -173,7 +181,7 @@ fn a_full_file_is_followed_by_the_next_and_reading_crosses_the_border() {
     const CHUNK_BYTES: usize = 64 * 1024 - 7;
     let dir = Dir::new();
     let out = dir.output();
-    let mut log = OutputLog::open(out.clone()).expect("a new log");
+    let mut log = reader(&out).open_log().expect("a new log");
     let total = 2 * SEGMENT_BYTES + SEGMENT_BYTES / 4;
     let mut now_ms = 5_000;
     while log.end() < total {
@@ -198,17 +206,17 @@ fn a_full_file_is_followed_by_the_next_and_reading_crosses_the_border() {
     for (border, _) in &segments[1..] {
         let from = border - 100;
         let mut buffer = vec![0; 200];
-        let (count, begin) = read_at(&out, from, &mut buffer).expect("readable");
+        let (count, begin) = reader(&out).read_at(from, &mut buffer).expect("readable");
         assert_eq!((count, begin), (100, from), "one call reads one file");
-        let (count, begin) = read_at(&out, *border, &mut buffer).expect("readable");
+        let (count, begin) = reader(&out).read_at(*border, &mut buffer).expect("readable");
         assert_eq!((count, begin), (200, *border));
         assert_eq!(buffer, bytes_at(*border, 200));
     }
     let last = SEGMENT_BYTES + SEGMENT_BYTES / 2;
-    let tail = tail(&out, 0, last).expect("readable");
+    let tail = reader(&out).tail(0, last).expect("readable");
     assert!(tail == bytes_at(log.end() - last, last as usize), "the tail over two borders is something else");
 
-    let index = time_index(&out).expect("readable");
+    let index = reader(&out).time_index().expect("readable");
     assert!(index.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1), "times and offsets grow together");
     for (when, offset) in index {
         assert_eq!(offset, (when - 5_000) / 10 * CHUNK_BYTES as u64, "what came at {when} ms");
@@ -216,7 +224,7 @@ fn a_full_file_is_followed_by_the_next_and_reading_crosses_the_border() {
 
     let end = log.end();
     drop(log);
-    let mut log = OutputLog::open(out.clone()).expect("it can be opened again");
+    let mut log = reader(&out).open_log().expect("it can be opened again");
     assert_eq!((log.end(), log.file_start()), (end, None));
     append_all(&mut log, b"more", now_ms);
     assert_eq!(log.file_start(), Some(end));
@@ -228,7 +236,7 @@ fn each_size_is_noted_at_the_first_byte_written_at_it_and_holds_for_later_offset
     let dir = Dir::new();
     let out = dir.output();
     let size = |rows, cols| TerminalSize { rows, cols };
-    let mut log = OutputLog::open(out.clone()).expect("it can be opened");
+    let mut log = reader(&out).open_log().expect("it can be opened");
     log.set_size(24, 80);
     append_all(&mut log, b"0123", 1);
     // Of several sizes without output between them only the last one counts.
@@ -237,19 +245,22 @@ fn each_size_is_noted_at_the_first_byte_written_at_it_and_holds_for_later_offset
     append_all(&mut log, b"4567", 2);
     log.set_size(50, 110);
     drop(log);
-    let mut log = OutputLog::open(out.clone()).expect("it can be opened");
+    let mut log = reader(&out).open_log().expect("it can be opened");
     log.set_size(40, 100);
     append_all(&mut log, b"89", 3);
     log.set_size(2, 2);
     append_all(&mut log, b"ab", 4);
     let all = [(0, size(24, 80)), (4, size(40, 100)), (10, size(2, 2))];
-    assert_eq!(sizes(&out, 0).expect("readable"), all);
-    assert_eq!(sizes(&out, 3).expect("readable"), all);
-    assert_eq!(sizes(&out, 5).expect("readable"), all[1..]);
-    assert_eq!(sizes(&out, 9).expect("readable"), [(8, size(40, 100)), (10, size(2, 2))]);
-    assert_eq!(sizes(&out, 11).expect("readable"), all[2..]);
-    assert_eq!(range(&out, 2, 9).expect("readable"), b"2345678");
-    assert_eq!(sizes(&dir.0.join("none"), 0).expect("nothing is not an error"), []);
+    assert_eq!(reader(&out).sizes(0).expect("readable"), all);
+    assert_eq!(reader(&out).sizes(3).expect("readable"), all);
+    assert_eq!(reader(&out).sizes(5).expect("readable"), all[1..]);
+    assert_eq!(reader(&out).sizes(9).expect("readable"), [(8, size(40, 100)), (10, size(2, 2))]);
+    assert_eq!(reader(&out).sizes(11).expect("readable"), all[2..]);
+    assert_eq!(reader(&out).range(2, 9).expect("readable"), b"2345678");
+    assert_eq!(
+        reader(&dir.0.join("sessions/ba9876543210/output")).sizes(0).expect("nothing is not an error"),
+        []
+    );
 }
 
 /// Makes a file of output that is one hole.
@@ -270,7 +281,7 @@ fn the_oldest_output_is_dropped_and_an_offset_before_it_reads_what_is_left() {
         fs::write(out.join(format!("{:020}.size", n * SEGMENT_BYTES)), [0; 12]).expect("writable");
     }
     let end = count * SEGMENT_BYTES;
-    let mut log = OutputLog::open(out.clone()).expect("it can be opened");
+    let mut log = reader(&out).open_log().expect("it can be opened");
     assert_eq!(log.end(), end);
 
     let (taken, remark) = log.append(b"new", at(7)).expect("the disk has room");
@@ -283,10 +294,10 @@ fn the_oldest_output_is_dropped_and_an_offset_before_it_reads_what_is_left() {
 
     let mut buffer = [9; 10];
     for gone in [0, 1, first - 1] {
-        assert_eq!(read_at(&out, gone, &mut buffer).expect("readable"), (10, first), "from {gone}");
+        assert_eq!(reader(&out).read_at(gone, &mut buffer).expect("readable"), (10, first), "from {gone}");
         assert_eq!(buffer, [0; 10]);
     }
-    assert_eq!(tail(&out, 0, 5).expect("readable"), b"\0\0new");
+    assert_eq!(reader(&out).tail(0, 5).expect("readable"), b"\0\0new");
     assert_eq!(log.append(b"er", at(8)).expect("the disk has room"), (2, None), "said once");
 }
 
@@ -300,23 +311,23 @@ fn what_lies_behind_a_hole_that_a_power_cut_left_is_still_read() {
     fs::write(out.join(format!("{:020}.out", 10)), b"after").expect("writable");
     let mut buffer = [0; 64];
     for lost in 6..10 {
-        assert_eq!(read_at(&out, lost, &mut buffer).expect("readable"), (5, 10), "from {lost}");
+        assert_eq!(reader(&out).read_at(lost, &mut buffer).expect("readable"), (5, 10), "from {lost}");
         assert_eq!(&buffer[..5], b"after");
     }
     assert_eq!(read_all(&out, 0, 64), b"beforeafter");
-    assert_eq!(tail(&out, 0, 12).expect("readable"), b"oreafter");
-    assert_eq!(end_of(&out).expect("readable"), 15);
+    assert_eq!(reader(&out).tail(0, 12).expect("readable"), b"oreafter");
+    assert_eq!(reader(&out).end().expect("readable"), 15);
 }
 
 #[test]
 fn nothing_is_there_before_the_first_byte() {
     let dir = Dir::new();
     let out = dir.output();
-    let log = OutputLog::open(out.clone()).expect("a new log");
+    let log = reader(&out).open_log().expect("a new log");
     assert_eq!((log.end(), log.file_name(), log.sync_due_ms()), (0, None, None));
     assert!(!out.exists(), "looking makes no directory");
-    assert_eq!(read_at(&out, 3, &mut [0; 8]).expect("readable"), (0, 3));
-    assert_eq!(tail(&out, 0, 100).expect("readable"), b"");
-    assert_eq!(time_index(&out).expect("readable"), []);
-    assert_eq!(end_of(&out).expect("readable"), 0);
+    assert_eq!(reader(&out).read_at(3, &mut [0; 8]).expect("readable"), (0, 3));
+    assert_eq!(reader(&out).tail(0, 100).expect("readable"), b"");
+    assert_eq!(reader(&out).time_index().expect("readable"), []);
+    assert_eq!(reader(&out).end().expect("readable"), 0);
 }

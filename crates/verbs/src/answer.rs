@@ -7,7 +7,7 @@ use berth_api::record::Event;
 use berth_api::turn::Wish;
 use berth_api::{Code, Problem, Status};
 use berth_core::{Refusal, SessionId};
-use berth_store::{store, view};
+use berth_store::view;
 
 use crate::ctx::Ctx;
 use crate::turns;
@@ -44,7 +44,7 @@ fn answered(ctx: &Ctx, id: &SessionId, request: &str, epoch: Option<u64>) -> Opt
     let past = view::history(&ctx.home, id).ok()?;
     let is_of_this_run = epoch.is_none_or(|epoch| epoch == past.session.epoch.0);
     let from = if is_of_this_run { past.run_seq.max(1) } else { 1 };
-    let events = store::read(&ctx.home.session_dir(id), id, from).ok()?;
+    let events = ctx.home.session(id).read(from).ok()?;
     // Only a terminal takes answers that berth does not see. Elsewhere the agent withdrew the question.
     let has_terminal = ctx.known(id).is_ok_and(|known| known.0.what.has_terminal());
     let (mut run, mut found) = (0, None);

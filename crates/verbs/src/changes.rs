@@ -98,11 +98,9 @@ impl Watcher<'_> {
     fn look_at_all(&mut self) {
         self.dirs.begin();
         let known: BTreeSet<SessionId> = self.dirs.watched().union(&self.unwatched).cloned().collect();
-        let ids = match self.ctx.home.session_ids() {
+        let ids = match self.ctx.home.list() {
             Ok(ids) => ids,
-            Err(error) => {
-                let what = format!("cannot list {}: {error}", self.ctx.home.sessions_dir().display());
-                let problem = Problem::new(Code::Refused, what);
+            Err(problem) => {
                 (self.tell)(Change::Trouble(problem));
                 // Nobody tells when it gets better: it is tried again slowly.
                 self.dirs.give_up();

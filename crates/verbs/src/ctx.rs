@@ -8,7 +8,6 @@ use berth_api::{Code, Connection, Problem, Scope, Status};
 use berth_core::{Actor, SessionId};
 use berth_host::socket::QUEUE_PATIENCE;
 use berth_keeper::recover;
-use berth_store::stranger::StrangeHolder;
 use berth_store::{Home, process, view};
 
 /// How long a keeper that holds its lease may take to be reachable: it is starting, leaving, or
@@ -74,11 +73,11 @@ impl Ctx {
     }
 
     fn keeper_within(&self, id: &SessionId, patience: Duration) -> Result<Option<Connection>, Problem> {
-        let dir = self.home.session_dir(id);
+        let session = self.home.session(id);
         let started = Instant::now();
         let mut pause = Duration::from_millis(1);
         loop {
-            let error = match Connection::open_within(&dir, self.asker(), patience.min(QUEUE_PATIENCE)) {
+            let error = match session.connect(self.asker(), patience.min(QUEUE_PATIENCE)) {
                 Ok(connection) => return Ok(Some(connection)),
                 Err(error) => error,
             };
@@ -176,14 +175,14 @@ impl Ctx {
 
     /// Whether somebody holds its lease.
     pub fn is_kept(&self, id: &SessionId) -> bool {
-        view::is_kept(&self.home.session_dir(id)).unwrap_or(false)
+        self.home.session(id).is_kept().unwrap_or(false)
     }
 
     /// Whether the process that holds the session is its keeper, and neither a command that clears up after one nor
     /// another program: neither of those will ever listen.
     pub(crate) fn has_keeper(&self, id: &SessionId) -> bool {
         let lost = || view::history(&self.home, id).is_ok_and(|past| process::lost_its_keeper(&past.session));
-        let is_strange = || StrangeHolder::of(&self.home.session_dir(id)).is_some();
+        let is_strange = || self.home.session(id).stranger().is_some();
         self.is_kept(id) && !lost() && !is_strange()
     }
 

@@ -20,7 +20,7 @@ use berth_api::{Code, Connection, Problem, Status};
 use berth_core::SessionId;
 use berth_host::socket::{self, QUEUE_PATIENCE};
 use berth_keeper::recover;
-use berth_store::{store, view};
+use berth_store::view;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::ctx::{CONNECT_PATIENCE, Ctx};
@@ -297,8 +297,8 @@ impl Cursor {
     }
 
     fn look(&mut self) {
-        let dir = self.ctx.home.session_dir(&self.id);
-        let opened = Connection::open_within(&dir, self.ctx.asker(), QUEUE_PATIENCE).and_then(checked);
+        let session = self.ctx.home.session(&self.id);
+        let opened = session.connect(self.ctx.asker(), QUEUE_PATIENCE).and_then(checked);
         let error = match opened {
             Ok(keeper) => return self.go_on_with(keeper),
             Err(error) => error,
@@ -350,9 +350,7 @@ impl Cursor {
 
     /// Whether the session is no more. One whose place cannot be looked at may be there all the same.
     fn is_purged(&self) -> bool {
-        let home = &self.ctx.home;
-        let is_missing = home.session_dir(&self.id).try_exists().is_ok_and(|exists| !exists);
-        is_missing && std::fs::read_dir(home.sessions_dir()).is_ok()
+        self.ctx.home.is_purged(&self.id)
     }
 
     /// Reads the next events from disk, up to number `to`.
@@ -361,7 +359,7 @@ impl Cursor {
             self.behind = None;
             return;
         };
-        let read = store::read_range(&self.ctx.home.session_dir(&self.id), &self.id, *next, to, PAGE_BYTES);
+        let read = self.ctx.home.session(&self.id).read_range(*next, to, PAGE_BYTES);
         match read {
             Ok(events) => {
                 self.unreadable = None;

@@ -10,11 +10,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use berth_core::SessionId;
-use berth_store::{Home, view};
+use berth_store::Home;
+use berth_store::SessionFiles;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-
-/// The name of the file that a keeper holds locked while it lives.
-const LEASE_NAME: &str = "lease";
 
 /// The sessions that may have changed.
 #[derive(Debug)]
@@ -75,7 +73,7 @@ impl DirectoryWatch {
             | WatchFlags::MOVE_SELF
             | WatchFlags::DELETE_SELF
             | WatchFlags::ONLYDIR;
-        self.root = inotify::add_watch(notify, self.home.sessions_dir(), flags).unwrap_or(-1);
+        self.root = inotify::add_watch(notify, self.home.watched_place(), flags).unwrap_or(-1);
     }
 
     /// Nothing is told of until the next [`DirectoryWatch::begin`].
@@ -124,7 +122,7 @@ impl DirectoryWatch {
             | WatchFlags::DELETE
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::ONLYDIR;
-        match inotify::add_watch(notify, self.home.session_dir(id), flags) {
+        match inotify::add_watch(notify, self.home.session(id).argument(), flags) {
             Ok(watch) => {
                 self.dirs.insert(watch, id.clone());
                 self.watched.insert(id.clone());
@@ -160,7 +158,7 @@ impl DirectoryWatch {
                 forgotten.push(event.wd());
             } else if event.wd() == self.root {
                 ids.extend(name.and_then(SessionId::parse));
-            } else if matches!(name, Some(view::STATUS_FILE | berth_api::client::SOCKET_NAME | LEASE_NAME)) {
+            } else if name.is_some_and(SessionFiles::is_news) {
                 ids.extend(self.dirs.get(&event.wd()).cloned());
             }
         }

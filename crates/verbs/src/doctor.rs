@@ -194,7 +194,7 @@ fn hooks() -> Vec<Row> {
 /// Whether people are told what they wanted to be told. Nothing to say where nobody ever was.
 fn notifications() -> Option<Row> {
     const NAME: &str = "notifications";
-    let desk = Desk::existing(&Home::place().ok()?)?;
+    let desk = Desk::existing(&Home::at(Home::place().ok()?))?;
     let deliveries = desk.deliveries().unwrap_or_default();
     let last = deliveries.last()?;
     let Some(failed) = unmended(&deliveries) else {

@@ -6,7 +6,6 @@
 use berth_api::record::{Entry, Event};
 use berth_api::{Problem, Timestamp};
 use berth_core::SessionId;
-use berth_store::store;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -42,6 +41,6 @@ pub fn read(ctx: &Ctx, id: &SessionId, from: u64, to: u64, most_bytes: usize) ->
     if from > to {
         return Ok(Vec::new());
     }
-    let events = store::read_range(&ctx.home.session_dir(id), id, from.max(1), to, most_bytes)?;
+    let events = ctx.home.session(id).read_range(from.max(1), to, most_bytes)?;
     Ok(events.iter().map(|event| Line::new(event.seq().0, event.get().entry())).collect())
 }

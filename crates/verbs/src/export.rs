@@ -16,7 +16,8 @@ use berth_api::{Code, Problem, Status};
 use berth_core::{Event, SessionId};
 use berth_journal::Committed;
 use berth_store::history::Stored;
-use berth_store::{History, store, turn_view, view};
+use berth_store::output::OutputFiles;
+use berth_store::{History, turn_view, view};
 
 pub use {cast::write as cast, events::write as events, markdown::exchange, markdown::write as markdown};
 
@@ -35,7 +36,7 @@ pub struct Exported {
     /// What is known about it.
     pub status: Status,
     /// Where its output is.
-    output: PathBuf,
+    output: OutputFiles,
     events: Vec<Committed<Stored>>,
     turns: Vec<TurnView>,
     /// The part of its output that is meant.
@@ -69,7 +70,7 @@ impl Exported {
         let (status, mut events, damage) = salvaged(ctx, id);
         let mut turns = turn_view::views(&events, id);
         turns::hide_own_keys(&mut turns);
-        let output = ctx.home.session_dir(id).join("output");
+        let output = ctx.home.session(id).output();
         let (mut from, mut until) = (0, u64::MAX);
         if let Some(run) = run {
             let runs: Vec<(u64, u64)> = events.iter().filter_map(start_of_run).collect();
@@ -124,15 +125,14 @@ fn start_of_run(event: &Committed<Stored>) -> Option<(u64, u64)> {
 
 /// What is known of a session whose record may be damaged, the events that can be read, and the damage.
 pub(crate) fn salvaged(ctx: &Ctx, id: &SessionId) -> (Status, Vec<Committed<Stored>>, Option<Problem>) {
-    let dir = ctx.home.session_dir(id);
-    let (events, damage) = store::salvage(&dir, id);
+    let session = ctx.home.session(id);
+    let (events, damage) = session.salvage();
     let status = match (&damage, view::status(&ctx.home, id)) {
         (None, Ok(status)) => status,
         (_, known) => {
             let told = History::replay(&events).status(id, false);
             // What only the short cut has: how large the terminal was, and, if nothing can be read, what it was.
-            let short = std::fs::read(dir.join(view::STATUS_FILE)).unwrap_or_default();
-            let short = known.ok().or_else(|| serde_json::from_slice::<Status>(&short).ok());
+            let short = known.ok().or_else(|| session.read_short_cut());
             match short {
                 Some(short) if events.is_empty() => short,
                 Some(short) => Status { rows: short.rows, cols: short.cols, ..told },

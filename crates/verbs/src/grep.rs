@@ -37,9 +37,9 @@ pub fn subjects(ctx: &Ctx, filter: &Filter, mut ids: Vec<SessionId>) -> (Vec<Sub
     ids.dedup();
     let (mut subjects, mut problems) = (Vec::new(), Vec::new());
     for id in ids {
-        let dir = ctx.home.session_dir(&id);
+        let files = ctx.home.session(&id);
         match view::status(&ctx.home, &id) {
-            Ok(status) if filter.wants(&Brief::from(&status)) => subjects.push(Subject { id, dir, status }),
+            Ok(status) if filter.wants(&Brief::from(&status)) => subjects.push(Subject { id, files, status }),
             Ok(_) => {}
             // Being made this very moment, or given up before anything was said in it.
             Err(problem) if problem.code == Code::NotFound => {}
@@ -47,7 +47,7 @@ pub fn subjects(ctx: &Ctx, filter: &Filter, mut ids: Vec<SessionId>) -> (Vec<Sub
                 problems.push(problem);
                 if !filter.is_choosy() {
                     let status = crate::export::salvaged(ctx, &id).0;
-                    subjects.push(Subject { id, dir, status });
+                    subjects.push(Subject { id, files, status });
                 }
             }
         }

@@ -7,7 +7,6 @@
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_journal::Head;
-use berth_store::store;
 use serde::Serialize;
 
 use crate::Ctx;
@@ -51,7 +50,7 @@ pub struct Verification {
 pub fn head(ctx: &Ctx, id: &SessionId) -> Result<JournalHead, Problem> {
     // The status comes first: events that the keeper is writing now are in the file before they are committed.
     let committed = ctx.status(id)?.seq;
-    let (_, head) = store::heads(&ctx.home.session_dir(id), id, &[committed])?;
+    let (_, head) = ctx.home.session(id).heads(&[committed])?;
     let text = head.to_string();
     let hash = text.split_once(':').map(|(_, hash)| hash.to_owned()).unwrap_or_default();
     Ok(JournalHead { session: id.to_string(), number: head.seq.0, hash, head: text })
@@ -70,8 +69,8 @@ pub fn verify(ctx: &Ctx, id: &SessionId, noted: &[String]) -> Result<Verificatio
     }
     heads.sort_by_key(|head| head.seq);
     let at: Vec<u64> = heads.iter().map(|head| head.seq.0).collect();
-    let dir = ctx.home.session_dir(id);
-    let (found, last) = store::heads(&dir, id, &at)?;
+    let session = ctx.home.session(id);
+    let (found, last) = session.heads(&at)?;
     // A match proves everything up to it, even if an older head does not match: then the older head itself is wrong, and
     // is reported as well.
     let matches = heads.iter().filter(|head| found.contains(head));
@@ -93,7 +92,7 @@ pub fn verify(ctx: &Ctx, id: &SessionId, noted: &[String]) -> Result<Verificatio
         verification.changed_from = Some(from);
         verification.changed_to = Some(wrong.seq.0);
         verification.events = (last.seq < wrong.seq).then_some(last.seq.0);
-        verification.segments = store::segments_of(&dir, id, from, wrong.seq.0)?;
+        verification.segments = session.segments_of(from, wrong.seq.0)?;
     }
     Ok(verification)
 }

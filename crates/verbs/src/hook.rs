@@ -13,15 +13,16 @@ pub mod guard;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use berth_api::client;
 use berth_api::hook::{Report, Told};
 use berth_api::message::{self, Request};
-use berth_api::{Connection, client};
 use berth_driver::hooks::ANSWER_PATIENCE_SECS;
 use berth_host::clock;
 use berth_keeper::holders::{self, Agent, Holder, Holders};
 
 use berth_keeper::writers;
 use berth_store::Home;
+use berth_store::SessionFiles;
 
 use guard::Mode;
 
@@ -122,7 +123,7 @@ pub fn take(call: &Call, event: &[u8]) -> Option<String> {
 
 /// The state directory: of the session that the agent runs in, else of who set the hook up.
 fn root(call: &Call, agent: &Agent) -> Option<PathBuf> {
-    let of_run = agent.session_dir.as_deref().and_then(Path::parent).and_then(Path::parent);
+    let of_run = agent.kept_in.as_ref().map(SessionFiles::root);
     let root = of_run.map(Path::to_owned).or_else(|| call.home.clone()).or_else(|| Home::place().ok())?;
     root.is_absolute().then_some(root).filter(|root| root.is_dir())
 }
@@ -202,7 +203,7 @@ fn settled(holders: &Holders, others: &mut [Holder], report: &Report) -> u64 {
 /// Tells the keeper, if it is its own agent: one that another agent of the run started is none of its business.
 /// What the agent is to read of the answer to its question, if it asked one and somebody answered through berth.
 fn tell_keeper(root: &Path, agent: &Agent, report: Report) -> Option<String> {
-    let dir = agent.session_dir.clone().filter(|dir| dir.join(client::SOCKET_NAME).exists())?;
+    let session = agent.kept_in.as_ref().filter(|session| session.has_socket())?;
     if Holders::of(root).any_of(&agent.above) {
         return None;
     }
@@ -215,12 +216,12 @@ fn tell_keeper(root: &Path, agent: &Agent, report: Report) -> Option<String> {
     // A keeper that cannot be told is no reason to hold up a prompt.
     let place = format!("{}, a hook", client::NO_TERMINAL);
     if !matches!(report.told, Told::NeedsYou { waits: true, .. }) {
-        let _ = Connection::ask_within(&dir, place, Request::Hook { report }, patience);
+        let _ = session.tell_keeper(place, Request::Hook { report }, patience);
         return None;
     }
     // The agent shows its question meanwhile. A keeper that goes away, or says that the question is closed, leaves it there.
     let request = Request::Hook { report };
-    match Connection::ask_and_wait(&dir, place, request, patience, ANSWER_PATIENCE).ok()? {
+    match session.ask_keeper(place, request, patience, ANSWER_PATIENCE).ok()? {
         message::Answer::Decided { allows, reason } => Some(claude::decision(allows, reason)),
         message::Answer::Done { .. }
         | message::Answer::Heard

@@ -137,10 +137,7 @@ pub fn collect(ctx: &Ctx, filter: &Filter) -> Result<Listing, Problem> {
 
 /// The ids of all sessions.
 pub fn ids(ctx: &Ctx) -> Result<Vec<SessionId>, Problem> {
-    ctx.home.session_ids().map_err(|error| {
-        Problem::new(Code::Refused, format!("cannot list {}: {error}", ctx.home.sessions_dir().display()))
-            .hint("`berth doctor` shows what is wrong with the state directory")
-    })
+    ctx.home.list()
 }
 
 /// Looks at one session.

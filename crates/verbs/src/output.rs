@@ -2,7 +2,6 @@
 
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
-use berth_store::{output, store};
 
 use crate::Ctx;
 
@@ -19,19 +18,19 @@ pub struct Piece {
 
 /// Reads at most `limit` bytes from the offset `from` on.
 pub fn read(ctx: &Ctx, id: &SessionId, from: u64, limit: usize) -> Result<Piece, Problem> {
-    let session = ctx.home.session_dir(id);
-    if !store::exists(&session)? {
+    let session = ctx.home.session(id);
+    if !session.has_events()? {
         return Err(Problem::new(Code::NotFound, format!("there is no session {id} any more")));
     }
-    let dir = session.join("output");
+    let output = session.output();
     let trouble = |error: std::io::Error| {
-        Problem::new(Code::Refused, format!("cannot read {}: {error}", dir.display()))
+        Problem::new(Code::Refused, format!("cannot read {}: {error}", output.display()))
     };
     let mut piece = Piece { from, bytes: Vec::new(), end: 0 };
     let mut offset = from;
     while piece.bytes.len() < limit {
         let mut buffer = vec![0; (limit - piece.bytes.len()).min(256 * 1024)];
-        let (count, really) = output::read_at(&dir, offset, &mut buffer).map_err(trouble)?;
+        let (count, really) = output.read_at(offset, &mut buffer).map_err(trouble)?;
         if count == 0 {
             break;
         }
@@ -45,6 +44,6 @@ pub fn read(ctx: &Ctx, id: &SessionId, from: u64, limit: usize) -> Result<Piece,
         offset = really + count as u64;
     }
     // Looked at last, so that it is never before the end of what was read.
-    piece.end = output::end_of(&dir).map_err(trouble)?;
+    piece.end = output.end().map_err(trouble)?;
     Ok(piece)
 }

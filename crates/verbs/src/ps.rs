@@ -109,9 +109,7 @@ fn what_runs(ctx: &Ctx) -> Result<Vec<(Home, SessionId)>, Problem> {
     let mut live = Vec::new();
     for shelf in ctx.home.shelves() {
         let from = live.len();
-        let ids = shelf.session_ids().map_err(|error| {
-            Problem::new(Code::Refused, format!("cannot list {}: {error}", shelf.sessions_dir().display()))
-        })?;
+        let ids = shelf.list()?;
         for id in ids {
             match view::status(&shelf, &id) {
                 Ok(status) if matches!(status.state, SessionState::Stopped | SessionState::Archived) => {}

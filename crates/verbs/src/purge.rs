@@ -41,7 +41,7 @@ pub struct Doomed {
 
 impl Doomed {
     fn new(ctx: &Ctx, session: SessionId, status: Status) -> Self {
-        let bytes = purge::size(&ctx.home, &session);
+        let bytes = ctx.home.session(&session).size();
         let (name, key) = (status.name, status.what.key);
         Self {
             id: status.id,

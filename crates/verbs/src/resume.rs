@@ -7,7 +7,6 @@ use berth_api::record::Interface;
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::SessionId;
 use berth_keeper::{recover, start};
-use berth_store::stranger::StrangeHolder;
 use berth_store::{process, view};
 
 use crate::ctx::Ctx;
@@ -36,7 +35,7 @@ pub fn begin_with(
     ctx.may_start_again(id)?;
     let asked_at = Instant::now();
     while ctx.is_kept(id) {
-        StrangeHolder::refuse(&ctx.home.session_dir(id), named)?;
+        ctx.home.session(id).refuse_stranger(named)?;
         let session = view::history(&ctx.home, id)?.session;
         if process::lost_its_keeper(&session) {
             // Somebody else clears up after a crash, and needs the lease for that.

@@ -19,7 +19,7 @@ use berth_keeper::keeper::last_complaints;
 use berth_keeper::{recover, start, turn};
 use berth_store::history::Stored;
 use berth_store::names::{Naming, PointerClaim};
-use berth_store::{store, view};
+use berth_store::view;
 
 use crate::agents::{Agent, Driver, Table, TuiBegin};
 use crate::config::Config;
@@ -146,8 +146,7 @@ impl Prepared {
                         return Ok(Made { status, connection: None, is_repeated: true, left_out: vec![] });
                     }
                     // It was purged since its key was looked up, and the key with it.
-                    Err(problem) if problem.code == Code::NotFound && !ctx.home.session_dir(&id).exists() => {
-                    }
+                    Err(problem) if problem.code == Code::NotFound && !ctx.home.session(&id).exists() => {}
                     Err(problem) => return Err(problem),
                 }
             }
@@ -225,7 +224,7 @@ pub fn begin(ctx: &Ctx, spec: Spec, asked: &Besides<'_>) -> Result<Option<(Conne
         // The keeper removes what it made. If it never ran, the empty directories are ours.
         ctx.home.unmint(&id);
         // A keeper that died on the way may have left a session, and then name and key are its own.
-        if !ctx.home.session_dir(&id).exists() {
+        if !ctx.home.session(&id).exists() {
             claims.into_iter().for_each(PointerClaim::give_up);
         }
     }
@@ -275,7 +274,7 @@ pub fn await_ready(
                 return Ok((connection, status));
             }
             let is_over = status.exit.is_some() || status.released.is_some() || status.failure.is_some();
-            let why = turn::unusable(&status, &last_complaints(&ctx.home.session_dir(&id)));
+            let why = turn::unusable(&status, &last_complaints(&ctx.home.session(&id)));
             return Err(if is_over { why } else { lost });
         };
         connection = keeper;
@@ -324,7 +323,7 @@ fn made_before(ctx: &Ctx, id: &SessionId, spec: &Spec) -> Result<Status, Problem
         .hint("use another key for another command"));
     }
     let never_ran = || {
-        let events = store::read(&ctx.home.session_dir(id), id, 1);
+        let events = ctx.home.session(id).read(1);
         let ran = |event: &Committed<Stored>| matches!(event.get().event, Event::RunStarted { .. });
         events.is_ok_and(|events| !events.iter().any(ran))
     };

@@ -3,9 +3,8 @@
 use berth_api::message::{Answer, Request};
 use berth_api::{Code, Problem, SessionState};
 use berth_core::SessionId;
-use berth_keeper::keeper::SCREEN_FILE;
 use berth_screen::{Screen, Size};
-use berth_store::{output, view};
+use berth_store::view;
 
 use crate::Ctx;
 use crate::ctx::ReadAnswer;
@@ -29,9 +28,9 @@ pub fn text(ctx: &Ctx, id: &SessionId, ansi: bool) -> Result<String, Problem> {
 
 /// The screen as the last run left it; after a crash, as its output tells.
 pub fn remembered(ctx: &Ctx, id: &SessionId) -> Result<Screen, Problem> {
-    let dir = ctx.home.session_dir(id);
+    let session = ctx.home.session(id);
     let status = view::status(&ctx.home, id)?;
-    let bytes = match std::fs::read(dir.join(SCREEN_FILE)) {
+    let bytes = match session.read_screen() {
         // One that was put away was stopped before, or lost: then what it left is of an earlier run.
         Ok(bytes)
             if matches!(status.state, SessionState::Stopped | SessionState::Archived)
@@ -39,11 +38,9 @@ pub fn remembered(ctx: &Ctx, id: &SessionId) -> Result<Screen, Problem> {
         {
             bytes
         }
-        Ok(_) | Err(_) => {
-            output::tail(&dir.join("output"), status.output_from, REPLAY_BYTES).map_err(|error| {
-                Problem::new(Code::Refused, format!("cannot read the output of session {id}: {error}"))
-            })?
-        }
+        Ok(_) | Err(_) => session.output().tail(status.output_from, REPLAY_BYTES).map_err(|error| {
+            Problem::new(Code::Refused, format!("cannot read the output of session {id}: {error}"))
+        })?,
     };
     let size = match (status.rows, status.cols) {
         (0, _) | (_, 0) => Size { rows: 24, cols: 80 },

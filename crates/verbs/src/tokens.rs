@@ -435,7 +435,7 @@ impl Tokens {
     }
 
     fn sync(&self) -> Result<(), Problem> {
-        berth_store::store::sync_dirs(&[&self.dir])
+        berth_host::disk::sync_dirs(&[&self.dir])
             .map_err(|error| Problem::new(Code::Refused, format!("cannot make the change last: {error}")))
     }
 }

@@ -10,14 +10,13 @@ mod item;
 mod own_record;
 
 use std::io;
-use std::path::Path;
 
 use berth_api::record::Interface;
 use berth_api::turn::TurnView;
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_driver::output::OutputLines;
-use berth_store::output;
+use berth_store::output::OutputFiles;
 use berth_transcript::allowance;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -106,8 +105,8 @@ pub fn page(ctx: &Ctx, id: &SessionId, after: u64, limit: usize) -> Result<Page,
         return Err(Problem::new(Code::Refused, what).hint("its screen and its output have what it showed"));
     }
     let views = turns::read_views(ctx, id, status.keeper_silent)?;
-    let dir = ctx.home.session_dir(id).join("output");
-    let end = output::end_of(&dir).map_err(|error| unreadable(&dir, &error))?;
+    let output = ctx.home.session(id).output();
+    let end = output.end().map_err(|error| unreadable(output.display(), &error))?;
     let mut begins: Vec<u64> = views.iter().filter_map(|view| view.output_from).collect();
     begins.sort_unstable();
     let first = views.first().filter(|_| has_terminal).cloned();
@@ -125,7 +124,7 @@ pub fn page(ctx: &Ctx, id: &SessionId, after: u64, limit: usize) -> Result<Page,
             Some(_) if view.interface == Some(Interface::Terminal) => Items::default(),
             Some(from) => {
                 read_bytes += until(from).saturating_sub(from).min(MAX_READ_BYTES);
-                items(&dir, from, until(from), Extent::Page, &())?
+                items(&output, from, until(from), Extent::Page, &())?
             }
             None => Items::default(),
         };
@@ -183,7 +182,7 @@ pub(crate) enum Extent {
 
 /// What happened in the output from `from` to `until`, in order.
 pub(crate) fn items(
-    dir: &Path,
+    output: &OutputFiles,
     from: u64,
     until: u64,
     extent: Extent,
@@ -199,14 +198,14 @@ pub(crate) fn items(
     let mut is_cut = read_to < until;
     while offset < read_to {
         let (count, at) =
-            output::read_at(dir, offset, &mut buffer).map_err(|error| unreadable(dir, &error))?;
+            output.read_at(offset, &mut buffer).map_err(|error| unreadable(output.display(), &error))?;
         let count = count.min(usize::try_from(read_to.saturating_sub(at)).unwrap_or(usize::MAX));
         if count == 0 {
             break;
         }
         offset = at + count as u64;
         progress.add(count as u64);
-        allowance::still_wanted().map_err(|error| unreadable(dir, &error))?;
+        allowance::still_wanted().map_err(|error| unreadable(output.display(), &error))?;
         lines.feed(&buffer[..count], |line| match line {
             Some(line) => heard.hear(line),
             None => is_cut = true,
@@ -220,7 +219,7 @@ pub(crate) fn items(
 }
 
 /// What cannot be read.
-pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Problem {
-    Problem::new(Code::Refused, format!("cannot read {}: {error}", path.display()))
+pub(crate) fn unreadable(place: impl std::fmt::Display, error: &io::Error) -> Problem {
+    Problem::new(Code::Refused, format!("cannot read {place}: {error}"))
         .hint("check that you may read it and that the disk is healthy")
 }

@@ -16,8 +16,7 @@ use berth_core::{
     TurnLookup, decide,
 };
 use berth_keeper::{callers, recover, start, turn};
-use berth_store::past::SessionPast;
-use berth_store::{killpoint, store, turn_view, view};
+use berth_store::{killpoint, turn_view, view};
 
 use crate::ctx::{Ctx, ReadAnswer};
 use crate::{cursor, history};
@@ -52,7 +51,7 @@ pub fn latest(ctx: &Ctx, id: &SessionId, status: &Status) -> Result<TurnPage, Pr
 
 /// All turns on disk, for a caller that has asked the keeper already.
 pub(crate) fn read_views(ctx: &Ctx, id: &SessionId, keeper_silent: bool) -> Result<Vec<TurnView>, Problem> {
-    let events = store::read(&ctx.home.session_dir(id), id, 1)?;
+    let events = ctx.home.session(id).read(1)?;
     let mut views = turn_view::views(&events, id);
     hide_own_keys(&mut views);
     views.iter_mut().for_each(|view| view.keeper_silent = keeper_silent);
@@ -120,7 +119,7 @@ fn page_on_disk(
     id: &SessionId,
     (from, limit, most_bytes): (u64, u64, usize),
 ) -> Result<TurnPage, Problem> {
-    let past = SessionPast::read(&ctx.home.session_dir(id), id)?;
+    let past = ctx.home.session(id).past()?;
     let mut turns = past.turns(from, limit, most_bytes)?;
     hide_own_keys(&mut turns);
     Ok(TurnPage { turns, total: past.history.session.turns.last(), seq: past.history.seq })
@@ -154,7 +153,7 @@ fn look(ctx: &Ctx, id: &SessionId, number: u64) -> Result<TurnLook, Problem> {
         ReadAnswer::NoKeeper => drop(ctx.healed(id)?),
         ReadAnswer::Silent => keeper_silent = ctx.of_silent(id)?.keeper_silent,
     }
-    let past = SessionPast::read(&ctx.home.session_dir(id), id)?;
+    let past = ctx.home.session(id).past()?;
     let session = &past.history.session;
     let found = past.turns(number, 1, 0)?.pop().filter(|found| found.number == number);
     let mut view = found.ok_or_else(|| {
@@ -288,7 +287,7 @@ pub(crate) fn free_conversation(ctx: &Ctx, id: &SessionId) -> Result<(), Problem
 
 /// What can be said without starting anything: a no, or the receipt of a turn that was accepted before.
 fn look_first(ctx: &Ctx, id: &SessionId, submit: &NewTurn) -> Result<Option<Receipt>, Problem> {
-    let past = SessionPast::read_with_keys(&ctx.home.session_dir(id), id)?;
+    let past = ctx.home.session(id).past_with_keys()?;
     let session = &past.history.session;
     if let Some(expected) = &submit.expected_session {
         turn::is_expected(session, id, expected)?;

@@ -3,13 +3,11 @@
 //! Not here: the waiting itself. A terminal has a thread for it, a gateway has many who wait and one connection.
 //! Start with [`is_there`]; for output, with [`Matcher`].
 
-use std::path::PathBuf;
-
 use berth_api::turn::split_turn_id;
 use berth_api::{Code, Problem, SessionState, Status};
 use berth_core::{Refusal, SessionId};
 use berth_screen::Plain;
-use berth_store::output;
+use berth_store::output::OutputFiles;
 use regex::bytes::Regex;
 
 use crate::ctx::Ctx;
@@ -80,7 +78,7 @@ pub fn never_said(id: &SessionId) -> Problem {
 
 /// Looks for a pattern in the output of a session, as it comes.
 pub struct Matcher {
-    dir: PathBuf,
+    output: OutputFiles,
     offset: u64,
     regex: Regex,
     plain: Plain,
@@ -90,16 +88,16 @@ pub struct Matcher {
 impl Matcher {
     /// Looks from `offset` on.
     pub fn new(ctx: &Ctx, id: &SessionId, offset: u64, regex: Regex) -> Self {
-        let dir = ctx.home.session_dir(id).join("output");
-        Self { dir, offset, regex, plain: Plain::default(), text: Vec::new() }
+        let output = ctx.home.session(id).output();
+        Self { output, offset, regex, plain: Plain::default(), text: Vec::new() }
     }
 
     /// Reads what is new; whether it matches, with what was before it.
     pub fn look(&mut self) -> Result<bool, Problem> {
         let mut buffer = vec![0; READ_BYTES];
         loop {
-            let (count, from) = output::read_at(&self.dir, self.offset, &mut buffer).map_err(|error| {
-                Problem::new(Code::Refused, format!("cannot read {}: {error}", self.dir.display()))
+            let (count, from) = self.output.read_at(self.offset, &mut buffer).map_err(|error| {
+                Problem::new(Code::Refused, format!("cannot read {}: {error}", self.output.display()))
             })?;
             if count == 0 {
                 return Ok(false);

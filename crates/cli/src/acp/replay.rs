@@ -3,14 +3,13 @@
 //! Promise: every turn there was, in order, each with what was asked, what the agent did and said, and how it ended if it is
 //! not simply done. Not here: what comes then (see `watch`). Start with [`Past::read`].
 
-use std::path::{Path, PathBuf};
-
 use agent_client_protocol_schema::v1::{ContentChunk, SessionUpdate};
 use berth_api::record::Event;
 use berth_api::turn::TurnView;
 use berth_api::{Problem, TurnState};
 use berth_core::SessionId;
-use berth_store::{output, store, turn_view};
+use berth_store::output::OutputFiles;
+use berth_store::turn_view;
 
 use super::Server;
 use super::tools::Tools;
@@ -27,15 +26,15 @@ pub(super) struct Past {
     pub(super) epoch: u64,
     /// Where each run's output begins. What an agent says at the beginning of a run is its own replay.
     runs: Vec<u64>,
-    output: PathBuf,
+    output: OutputFiles,
 }
 
 impl Past {
     /// Reads it. A run whose keeper died is brought to its end first.
     pub(super) fn read(ctx: &Ctx, id: &SessionId) -> Result<Self, Problem> {
         ctx.known(id)?;
-        let dir = ctx.home.session_dir(id);
-        let events = store::read(&dir, id, 1)?;
+        let session = ctx.home.session(id);
+        let events = session.read(1)?;
         let runs = events.iter().filter_map(|event| match event.get().entry().event {
             Event::RunStarting { epoch, output_from, .. } => Some((epoch, output_from)),
             _ => None,
@@ -46,7 +45,7 @@ impl Past {
             seq: events.last().map_or(0, |event| event.seq().0),
             epoch: epochs.last().copied().unwrap_or_default(),
             runs,
-            output: dir.join("output"),
+            output: session.output(),
         })
     }
 
@@ -94,10 +93,10 @@ fn end_of(from: u64, next: Option<u64>, runs: &[u64]) -> u64 {
 }
 
 /// What an agent did, from its output.
-fn did(dir: &Path, from: u64, until: u64, mut tell: impl FnMut(SessionUpdate)) {
+fn did(output: &OutputFiles, from: u64, until: u64, mut tell: impl FnMut(SessionUpdate)) {
     let (mut tools, mut offset, mut buffer) = (Tools::default(), from, vec![0; READ_BYTES]);
     while offset < until {
-        let Ok((count, at)) = output::read_at(dir, offset, &mut buffer) else { return };
+        let Ok((count, at)) = output.read_at(offset, &mut buffer) else { return };
         let count = count.min(usize::try_from(until.saturating_sub(at)).unwrap_or(usize::MAX));
         if count == 0 {
             return;

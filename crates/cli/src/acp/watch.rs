@@ -6,7 +6,6 @@
 //! Start with [`Watch::run`].
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use agent_client_protocol_schema::v1::{
 use berth_api::message::{Notice, Request};
 use berth_api::record::Event;
 use berth_api::turn::{Ask, AskKind, AskOption, Reply, TurnEnd, turn_id};
-use berth_store::output;
+use berth_store::output::OutputFiles;
 use berth_verbs::cursor::{Cursor, News};
 
 use super::open::Open;
@@ -36,7 +35,7 @@ const READ_BYTES: usize = 256 << 10;
 pub(super) struct Watch {
     server: Arc<Server>,
     open: Arc<Open>,
-    output: PathBuf,
+    output: OutputFiles,
     /// The first event to be told.
     from: u64,
     /// Turns that are accepted and not begun: what was said, and the key.
@@ -70,7 +69,7 @@ struct Question {
 impl Watch {
     /// A watch from behind the past on, over the turns that are not over.
     pub(super) fn new(server: Arc<Server>, open: Arc<Open>, past: &Past) -> Self {
-        let output = server.ctx().home.session_dir(&open.id).join("output");
+        let output = server.ctx().home.session(&open.id).output();
         let mut watch = Self {
             server,
             open,
@@ -164,7 +163,7 @@ impl Watch {
         let Some(current) = &mut self.current else { return };
         let mut buffer = vec![0; READ_BYTES];
         let mut updates = Vec::new();
-        while let Ok((count, at)) = output::read_at(&self.output, current.offset, &mut buffer) {
+        while let Ok((count, at)) = self.output.read_at(current.offset, &mut buffer) {
             if count == 0 {
                 break;
             }

@@ -5,11 +5,10 @@
 //! Start with [`before`].
 
 use std::io;
-use std::path::Path;
 
 use berth_api::message::Size;
 use berth_screen::{Scrollback, after_a_cut};
-use berth_store::output;
+use berth_store::output::{OutputFiles, TerminalSize};
 
 /// How much of the output is read for one line. Colours and redrawn lines take bytes too.
 const BYTES_PER_LINE: u64 = 512;
@@ -20,7 +19,7 @@ const MOST_BYTES: u64 = 16 * 1024 * 1024;
 /// Which output, and how much of it.
 pub(super) struct Wanted<'a> {
     /// The session's output files.
-    pub(super) dir: &'a Path,
+    pub(super) output: &'a OutputFiles,
     /// The offset at which the run began.
     pub(super) from: u64,
     /// The offset up to which the screen has the output.
@@ -34,13 +33,13 @@ pub(super) struct Wanted<'a> {
 pub(super) fn before(wanted: &Wanted<'_>) -> io::Result<Vec<u8>> {
     let limit = (wanted.lines as u64 * BYTES_PER_LINE).clamp(LEAST_BYTES, MOST_BYTES);
     let begin = wanted.end.saturating_sub(limit).max(wanted.from);
-    let bytes = output::range(wanted.dir, begin, wanted.end)?;
+    let bytes = wanted.output.range(begin, wanted.end)?;
     // Where the bytes that are still kept begin.
     let begin = wanted.end.saturating_sub(bytes.len() as u64);
     let rest = if begin > wanted.from { after_a_cut(&bytes) } else { &bytes };
     let mut at = wanted.end - rest.len() as u64;
     let last = berth_screen::Size { rows: wanted.size.rows, cols: wanted.size.cols };
-    let mut sizes = output::sizes(wanted.dir, at)?.into_iter().peekable();
+    let mut sizes = wanted.output.sizes(at)?.into_iter().peekable();
     let first = sizes.next_if(|(from, _)| *from <= at).map_or(last, |(_, size)| screen_size(size));
     let mut scrollback = Scrollback::new(first, wanted.lines);
     let mut rest = rest;
@@ -56,6 +55,6 @@ pub(super) fn before(wanted: &Wanted<'_>) -> io::Result<Vec<u8>> {
     Ok(scrollback.finish())
 }
 
-fn screen_size(size: output::TerminalSize) -> berth_screen::Size {
+fn screen_size(size: TerminalSize) -> berth_screen::Size {
     berth_screen::Size { rows: size.rows, cols: size.cols }
 }

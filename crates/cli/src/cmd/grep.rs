@@ -37,10 +37,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Grep) -> Result<u8, Problem> {
     let ids = match (&ctx.session, sessions.is_empty()) {
         (Some(_), true) => vec![ctx.target(None)?.id],
         (Some(_), false) => return Err(meant::twice(sessions[0])),
-        (None, true) => ctx.home.session_ids().map_err(|error| {
-            let what = format!("cannot list {}: {error}", ctx.home.sessions_dir().display());
-            Problem::new(Code::Refused, what)
-        })?,
+        (None, true) => ctx.home.list()?,
         (None, false) => sessions.into_iter().map(|session| ctx.find(session)).collect::<Result<_, _>>()?,
     };
     let (subjects, mut problems) = subjects(ctx, &conditions(&args.which)?, ids);

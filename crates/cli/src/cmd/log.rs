@@ -4,7 +4,6 @@ use berth_api::helper::{Leaving, Owner, Scope, Terms};
 use berth_api::record::{Actor, Entry, Event, Exit, Outcome};
 use berth_api::turn::{Edge, OnUnknown};
 use berth_api::{Problem, Timestamp, TurnState};
-use berth_store::store;
 use berth_verbs::events::Line;
 use berth_verbs::heads;
 
@@ -36,9 +35,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
             Ok(false)
         })?;
     }
-    let dir = ctx.home.session_dir(&id);
-    let events = store::read(&dir, &id, next)?;
-    for event in events {
+    for event in ctx.home.session(&id).read(next)? {
         show(args, event.seq().0, event.get().entry())?;
     }
     Ok(0)

@@ -69,7 +69,7 @@ fn test(ctx: &Ctx, args: &NotifyTest) -> Result<u8, Problem> {
 }
 
 fn log(ctx: &Ctx, args: &NotifyLog) -> Result<u8, Problem> {
-    let read = Desk::existing(ctx.home.root()).map(|desk| desk.deliveries()).transpose();
+    let read = Desk::existing(&ctx.home).map(|desk| desk.deliveries()).transpose();
     let mut deliveries = read.map(Option::unwrap_or_default).map_err(|error| {
         Problem::new(Code::Refused, format!("cannot read the log of notifications: {error}"))
     })?;

@@ -1,10 +1,9 @@
 //! `berth output`: a session's raw bytes, and following them to the end.
 
-use std::path::PathBuf;
-
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
-use berth_store::{output, view};
+use berth_store::output::OutputFiles;
+use berth_store::view;
 
 use crate::args::Output;
 use crate::cmd::{follow::News, follow::follow, wait};
@@ -77,7 +76,7 @@ fn follow_output(
 
 /// Reads a session's output from an offset on.
 pub(crate) struct Reader {
-    dir: PathBuf,
+    output: OutputFiles,
     offset: u64,
     /// How many of the bytes asked for are no longer kept.
     pub(crate) missing: Option<u64>,
@@ -85,7 +84,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new(ctx: &Ctx, id: &SessionId, offset: u64) -> Self {
-        Self { dir: ctx.home.session_dir(id).join("output"), offset, missing: None }
+        Self { output: ctx.home.session(id).output(), offset, missing: None }
     }
 
     /// Hands everything that is there to `show`.
@@ -95,8 +94,8 @@ impl Reader {
     ) -> Result<(), Problem> {
         let mut buffer = vec![0; 64 * 1024];
         loop {
-            let (count, from) = output::read_at(&self.dir, self.offset, &mut buffer).map_err(|error| {
-                Problem::new(Code::Refused, format!("cannot read {}: {error}", self.dir.display()))
+            let (count, from) = self.output.read_at(self.offset, &mut buffer).map_err(|error| {
+                Problem::new(Code::Refused, format!("cannot read {}: {error}", self.output.display()))
             })?;
             if count == 0 {
                 return Ok(());

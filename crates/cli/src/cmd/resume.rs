@@ -85,9 +85,7 @@ fn last(ctx: &Ctx) -> Result<Meant, Problem> {
     }
     let here = std::env::current_dir().ok().and_then(|dir| dir.canonicalize().ok());
     let here = here.map(|dir| dir.display().to_string()).unwrap_or_default();
-    let ids = ctx.home.session_ids().map_err(|error| {
-        Problem::new(Code::Refused, format!("cannot list {}: {error}", ctx.home.sessions_dir().display()))
-    })?;
+    let ids = ctx.home.list()?;
     let known = ids.iter().filter_map(|id| Some((id, view::status(&ctx.home, id).ok().filter(at_rest)?)));
     let (finished, open): (Vec<_>, Vec<_>) = known.partition(|(_, status)| is_finished(status));
     let rank = |status: &Status| {

@@ -2,6 +2,7 @@
 
 use berth_api::{Problem, Status};
 use berth_core::Grant;
+use berth_core::SessionId;
 
 use crate::args::Show;
 use crate::ctx::Ctx;
@@ -87,7 +88,8 @@ fn lines(ctx: &Ctx, status: &Status) -> Visible {
     rows.extend(status.expires_in_ms.map(|ms| ("expires", format!("in {}", print::age(ms)))));
     let at_rest = status.what.policy.archive_after_ms.filter(|_| status.archived_at.is_none());
     rows.extend(at_rest.map(|ms| ("archives", format!("after {} at rest", print::span(ms)))));
-    rows.push(("record", ctx.home.sessions_dir().join(&status.id).display().to_string()));
+    let id = SessionId::parse(&status.id);
+    rows.extend(id.map(|id| ("record", ctx.home.session(&id).display().to_string())));
     rows.extend(status.left.iter().map(|left| ("left over", left.clone())));
     print::labelled(rows, (&status.state).into())
 }

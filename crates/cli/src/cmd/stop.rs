@@ -58,9 +58,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
 /// All of this state directory that runs, or of which something may be left. What cannot be read is told, and
 /// makes the exit code: nobody knows whether it runs.
 fn all(ctx: &Ctx, worst: &mut u8) -> Result<Vec<Meant>, Problem> {
-    let ids = ctx.home.session_ids().map_err(|error| {
-        Problem::new(Code::Refused, format!("cannot list {}: {error}", ctx.home.sessions_dir().display()))
-    })?;
+    let ids = ctx.home.list()?;
     let mut running = Vec::new();
     for id in ids {
         match view::status(&ctx.home, &id) {

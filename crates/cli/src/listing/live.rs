@@ -36,7 +36,7 @@ impl<'a> Live<'a> {
         // Before the first look, so that nothing falls between the two.
         let news = DirectoryWatch::new(ctx.home.clone(), usize::MAX);
         if news.is_blind() {
-            let what = format!("cannot watch {} for changes", ctx.home.sessions_dir().display());
+            let what = format!("cannot watch {} for changes", ctx.home.display());
             return Err(Problem::new(Code::Refused, what)
                 .hint("fs.inotify.max_user_instances may be too small; `berth ls` works without it"));
         }
@@ -104,7 +104,7 @@ impl<'a> Live<'a> {
     }
 
     fn look_at(&mut self, id: &SessionId) {
-        if !self.ctx.home.session_dir(id).is_dir() {
+        if !self.ctx.home.session(id).exists() {
             self.seen.remove(id);
             return;
         }

@@ -29,10 +29,7 @@ pub(crate) fn helpers(ctx: &Ctx) -> Result<(Vec<Status>, Vec<Problem>), Problem>
     let Some(shelf) = ctx.home.shelves().into_iter().find(|shelf| shelf.is_helpers()) else {
         return Ok((Vec::new(), Vec::new()));
     };
-    let ids = shelf.session_ids().map_err(|error| {
-        Problem::new(Code::Refused, format!("cannot list {}: {error}", shelf.sessions_dir().display()))
-            .hint("`berth doctor` shows what is wrong with the state directory")
-    })?;
+    let ids = shelf.list()?;
     let (mut up, mut damaged) = (Vec::new(), Vec::new());
     for id in ids {
         match view::status(&shelf, &id) {

@@ -3,15 +3,14 @@
 //! Promise: short, on few lines, without control characters and without secrets.
 //! Start with [`Past::notification`].
 
-use std::path::PathBuf;
-
 use berth_api::status::Timestamp;
 use berth_api::turn::{Hold, turn_id};
 use berth_api::{Code, Problem, redact};
 use berth_core::{Ask, Event, Exit, Final, Notify, Occasion, Outcome, Release, SessionId, TurnEnd};
 use berth_host::clock;
 use berth_keeper::notify::Delivery;
-use berth_store::{History, Home, store, view};
+use berth_store::SessionFiles;
+use berth_store::{History, Home, view};
 use serde::Serialize;
 
 use super::Came;
@@ -156,7 +155,7 @@ impl Notification {
 #[derive(Debug)]
 pub(crate) struct Past {
     id: SessionId,
-    dir: PathBuf,
+    files: SessionFiles,
     history: History,
     /// How people address it: the name, else the id.
     handle: String,
@@ -166,7 +165,7 @@ impl Past {
     pub(crate) fn read(home: &Home, id: &SessionId) -> Result<Self, Problem> {
         let history = view::history(home, id)?;
         let handle = history.session.name.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
-        Ok(Self { id: id.clone(), dir: home.session_dir(id), history, handle })
+        Ok(Self { id: id.clone(), files: home.session(id), history, handle })
     }
 
     /// What this session's people are told of.
@@ -180,7 +179,7 @@ impl Past {
 
     /// What is told of an event.
     pub(crate) fn notification(&self, seq: u64, occasion: Occasion) -> Result<Notification, Problem> {
-        let found = store::read_range(&self.dir, &self.id, seq, seq, usize::MAX)?;
+        let found = self.files.read_range(seq, seq, usize::MAX)?;
         let Some(stored) = found.first().map(|event| event.get()) else {
             let what = format!("session {} has no event {seq}", self.id);
             return Err(Problem::new(Code::NotFound, what).hint("notifiers are started by keepers"));
@@ -232,7 +231,7 @@ impl Past {
             return Ok(Some(session.epoch.0).filter(|_| *run_seq > 0));
         }
         // A notifier that is late: the session is in its next run.
-        let before = store::read_range(&self.dir, &self.id, 1, seq, usize::MAX)?;
+        let before = self.files.read_range(1, seq, usize::MAX)?;
         Ok(before.iter().rev().find_map(|event| match &event.get().event {
             Event::RunStarting { epoch, .. } => Some(epoch.0),
             _ => None,

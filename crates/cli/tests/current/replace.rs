@@ -7,7 +7,6 @@ use berth_api::frame::{self, Kind};
 use berth_api::message::Answer;
 use berth_api::{Code, Problem, Status};
 use berth_harness::{Lab, said, wait_until};
-use berth_store::store::Lease;
 
 use crate::{Shell, agent, lab};
 
@@ -151,7 +150,11 @@ fn an_old_session_that_cannot_be_ended_is_an_error_that_names_both() {
     let lab = lab();
     let old = lab.start(&["hang"]);
     lab.kill_keeper(&old);
-    let _lease = Lease::claim(&lab.session_dir(&old)).expect("a lease").expect("nobody has it");
+    let _lease = berth_store::SessionFiles::understand(lab.session_dir(&old).as_os_str())
+        .expect("a session")
+        .claim()
+        .expect("a lease")
+        .expect("nobody has it");
     let listener = berth_host::socket::listen(&lab.session_dir(&old), "sock").expect("a socket");
     listener.set_nonblocking(false).expect("a socket");
     let id = old.clone();

@@ -6,6 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use std::path::PathBuf;
+
 use berth_api::frame::{self, Kind};
 use berth_api::message::{Answer, Asker, Call, PROTOCOL, Request, Role, Size, Take};
 use berth_api::record::{Grant, Spec};
@@ -40,7 +42,7 @@ fn the_part_inside() {
     let (name, about) = wanted.split_once(':').expect("a part, and what it is about");
     let home = Home::open(std::env::var_os("BERTH_HOME").expect("set in a session").into()).expect("a home");
     let id = SessionId::parse(about);
-    let dir = || home.session_dir(id.as_ref().expect("an id"));
+    let dir = || PathBuf::from(home.session(id.as_ref().expect("an id")).argument());
     let ask =
         |request: Request| word(Connection::open(&dir(), "a test".into()).expect("a keeper").ask(request));
     let said = match name {
@@ -56,7 +58,8 @@ fn the_part_inside() {
         "release" => {
             let (helper, owner) = about.split_once('/').expect("a helper, and its owner");
             let helpers = home.helpers().expect("the shelf of helpers");
-            let dir = helpers.session_dir(&SessionId::parse(helper).expect("an id"));
+            let helper = helpers.session(&SessionId::parse(helper).expect("an id"));
+            let dir = PathBuf::from(helper.argument());
             hand_on(&dir, &[Request::Leave { owner: owner.to_owned() }], false)
         }
         "forge" => forge(&home, about),
@@ -125,7 +128,7 @@ fn forge(home: &Home, grant: &str) -> String {
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     let mut command = Command::new(BERTH);
     // Keepers are known by their first word.
-    command.arg0("berth").arg("keeper").arg(home.session_dir(&id)).stdin(OwnedFd::from(theirs));
+    command.arg0("berth").arg("keeper").arg(home.session(&id).argument()).stdin(OwnedFd::from(theirs));
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a keeper");
     drop(command);
     let answer = Connection::over(ours, "a test".into()).ask(create);

@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 use berth_core::SessionId;
 use berth_harness::{Lab, Said, said};
 use berth_host::identity::{Identity, Verdict};
-use berth_store::{Home, store};
+use berth_store::Home;
 use serde_json::Value;
 
 fn lab() -> Lab {
@@ -91,7 +91,7 @@ fn is_alive(identity: &Identity) -> bool {
 fn events(lab: &Lab, id: &str, kind: &str) -> Vec<Value> {
     let home = Home::open(lab.home()).and_then(|home| home.helpers()).expect("the lab's own directory");
     let id = SessionId::parse(id).expect("an id");
-    let all = store::read(&home.session_dir(&id), &id, 1).expect("a journal");
+    let all = home.session(&id).read(1).expect("a journal");
     let entries = all.iter().map(|event| serde_json::to_value(event.get().entry()).expect("plain data"));
     entries.filter(|event| event["event"] == kind).collect()
 }

@@ -217,7 +217,11 @@ fn a_purge_waits_for_the_last_copy() {
     wait_until("its keeper to leave", || matches!(lock::probe(&lease), Ok(Some(lock::Probe::Free))));
     // As if it were still at it, with its goodbye to somebody who does not listen before that.
     let dir = kept.lab.session_dir(&kept.id);
-    let copying = berth_store::store::Lease::claim(&dir).expect("its lease").expect("nobody has it");
+    let copying = berth_store::SessionFiles::understand(dir.as_os_str())
+        .expect("a session")
+        .claim()
+        .expect("its lease")
+        .expect("nobody has it");
     copying.sign(&berth_host::identity::Identity::me().expect("this process"), 1).expect("its lease");
     let mut purge = spawn(&kept.lab, ["purge", "fix", "--yes"]);
     let begun = Instant::now();

@@ -291,7 +291,7 @@ impl Visit {
             drop(there);
             let request = Request::Attach { role: self.role, size };
             let asked = async {
-                let (mut hearing, mut saying) = client::open(ctx.home.session_dir(id), ctx.asker()).await?;
+                let (mut hearing, mut saying) = client::open(ctx.home.session(id), ctx.asker()).await?;
                 saying.ask(request).await?;
                 let answer = hearing.next().await?;
                 Ok::<_, io::Error>((hearing, saying, answer))

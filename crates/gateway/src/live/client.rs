@@ -4,11 +4,11 @@
 //! frame and one read. Only a process of this account, or root's, is taken for a keeper.
 
 use std::io;
-use std::path::PathBuf;
 
-use berth_api::client::{Arrival, SOCKET_NAME};
+use berth_api::client::Arrival;
 use berth_api::frame::{self, Kind};
 use berth_api::message::{Asker, Call, PROTOCOL, Request};
+use berth_store::SessionFiles;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -31,11 +31,11 @@ pub(crate) struct Saying {
     asker: Asker,
 }
 
-/// Connects to the keeper of the session in `dir`.
-pub(crate) async fn open(dir: PathBuf, asker: Asker) -> io::Result<(Hearing, Saying)> {
+/// Connects to the keeper of a session.
+pub(crate) async fn open(session: SessionFiles, asker: Asker) -> io::Result<(Hearing, Saying)> {
     // A keeper whose queue is full is waited for; that must not hold up anybody else.
     let connected = tokio::task::spawn_blocking(move || {
-        let stream = berth_host::socket::connect(&dir, SOCKET_NAME)?;
+        let stream = session.stream()?;
         let peer = berth_host::socket::peer(&stream)?;
         if peer.uid != rustix::process::geteuid().as_raw() && peer.uid != 0 {
             let what = format!("who listens there is user {}", peer.uid);

@@ -74,9 +74,7 @@ impl Pages {
 
     /// Whether the session is no more. One whose place cannot be looked at may be there all the same.
     pub(crate) fn is_gone(&self) -> bool {
-        let home = &self.ctx.home;
-        let is_missing = home.session_dir(&self.id).try_exists().is_ok_and(|exists| !exists);
-        is_missing && std::fs::read_dir(home.sessions_dir()).is_ok()
+        self.ctx.home.is_purged(&self.id)
     }
 
     /// Some of the events from number `from` to number `to`, all of which are on disk: the bytes, as the caller may

@@ -233,7 +233,7 @@ mod tests {
             scope: berth_api::Scope::Admin,
         };
         let id = SessionId::parse("mj277ycbmc9g").expect("an id");
-        let (sessions, away) = (ctx.home.sessions_dir(), dir.join("away"));
+        let (sessions, away) = (dir.join("sessions"), dir.join("away"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let ends_within = |patience| {
             let pages = Pages::new(ctx.clone(), id.clone(), Arc::new(Semaphore::new(1)));

@@ -7,7 +7,7 @@ use berth_api::{SessionState, TurnState};
 use berth_core::{Event, SessionId};
 use berth_keeper::members::Evidence;
 use berth_keeper::sweep;
-use berth_store::{Home, store, view};
+use berth_store::{Home, view};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -174,7 +174,7 @@ impl Sessions {
         let Ok(mark) = view::journal_mark(home, id) else { return };
         let mut known = self.read.remove(id).unwrap_or_default();
         if known.mark != mark
-            && let Ok(events) = store::read(&home.session_dir(id), id, known.seq + 1)
+            && let Ok(events) = home.session(id).read(known.seq + 1)
         {
             for event in &events {
                 if event.seq().0 > known.seq {

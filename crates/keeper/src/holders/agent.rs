@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use berth_host::identity::{self, Identity, ProcessStat};
+use berth_store::SessionFiles;
 use berth_store::keepers;
 
 use crate::writers;
@@ -29,8 +30,8 @@ pub struct Agent {
     pub terminal: Option<PathBuf>,
     /// The session of ours that it runs in.
     pub session: Option<String>,
-    /// Where that is.
-    pub session_dir: Option<PathBuf>,
+    /// The session or helper whose keeper is above it, in whatever state directory.
+    pub kept_in: Option<SessionFiles>,
     /// Who is between it and the keeper of that session, nearest first.
     pub above: Vec<u32>,
 }
@@ -47,23 +48,19 @@ pub fn agent(kind: &str, named: Option<u32>) -> Option<Agent> {
     // A run may well be a script.
     let at = at.or_else(|| dir.as_ref().and(of_run.len().checked_sub(1)))?;
     let stat = &of_run[at];
-    let session = dir.as_deref().filter(|dir| is_session(dir)).and_then(Path::file_name);
+    let session = dir.as_ref().filter(|session| !session.is_helper());
     Some(Agent {
         identity: stat.identity().ok()?,
         terminal: stat.tty_name().map(|name| Path::new("/dev").join(name)),
-        session: session.and_then(|name| name.to_str()).map(str::to_owned),
+        session: session.map(|session| session.id().to_string()),
         above: of_run[at + 1..].iter().map(|stat| stat.pid).collect(),
-        session_dir: dir,
+        kept_in: dir,
     })
-}
-
-fn is_session(dir: &Path) -> bool {
-    dir.parent().is_some_and(|shelf| shelf.ends_with("sessions"))
 }
 
 /// Who is above us, nearest first, without the first process; up to the keeper of the session that we are in, if we are,
 /// and where that session is. An agent waits for this, so nobody above a keeper is looked at.
-fn ancestors() -> (Vec<ProcessStat>, Option<PathBuf>) {
+fn ancestors() -> (Vec<ProcessStat>, Option<SessionFiles>) {
     let mut line: Vec<ProcessStat> = Vec::new();
     let mut next = identity::stat(std::process::id()).map_or(0, |me| me.ppid);
     while next > 1 && line.len() < MOST_ANCESTORS && line.iter().all(|stat| stat.pid != next) {

@@ -2,7 +2,7 @@ use super::*;
 
 fn agent_of(pid: u32) -> Agent {
     let identity = Identity { pid, start_ticks: 7, boot: "boot".to_owned() };
-    Agent { identity, terminal: None, session: None, session_dir: None, above: vec![] }
+    Agent { identity, terminal: None, session: None, kept_in: None, above: vec![] }
 }
 
 fn report(conversation_id: &str, at_ms: u64, told: Told) -> Report {

@@ -6,11 +6,10 @@
 
 use std::ffi::OsString;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
 
 use berth_api::Problem;
 use berth_api::message::Size;
-use berth_core::{Ending, Event, Observation, Phase, SessionId};
+use berth_core::{Ending, Event, Observation, Phase};
 use berth_driver::Begin;
 use berth_host::identity::Identity;
 use berth_host::lock::LockFile;
@@ -18,8 +17,9 @@ use berth_host::pty::Pty;
 use berth_host::watchdog;
 use berth_screen::Splitter;
 use berth_store::conversations::ConversationLock;
+use berth_store::output::OutputFiles;
 use berth_store::store::Lease;
-use berth_store::{output, process};
+use berth_store::{SessionFiles, process};
 
 use super::begin::{Parts, usage};
 use super::identity::KeeperIdentity;
@@ -40,9 +40,8 @@ const BLANK: &[u8] = b"\x1b[m\x1b[2J\x1b[H";
 pub(super) fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let number =
         |at: usize| args.get(at).and_then(|arg| arg.to_str()).and_then(|text| text.parse::<i32>().ok());
-    let dir = args.get(1).map(PathBuf::from).ok_or_else(|| usage("a session directory"))?;
-    let id = dir.file_name().and_then(|name| name.to_str()).and_then(SessionId::parse);
-    let id = id.ok_or_else(|| usage("the directory of a session"))?;
+    let files = args.get(1).and_then(|place| SessionFiles::understand(place));
+    let files = files.ok_or_else(|| usage("the directory of a session"))?;
     let inherit = |at: usize| {
         let fd = number(at).ok_or_else(|| usage("the number of a file"))?;
         watchdog::inherited(fd).map_err(|error| bug("taking a file over", &error))
@@ -56,8 +55,8 @@ pub(super) fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
         watchdog::inherited(fd?.parse().ok()?).ok()
     };
     let dir_lock = named("dir").map(LockFile::from_fd).ok_or_else(|| usage("the lock on its directory"))?;
-    let lease =
-        Lease::inherited(lease_file, dir_lock, &dir).map_err(|error| bug("taking the lease over", &error))?;
+    let lease = Lease::inherited(lease_file, dir_lock, &files)
+        .map_err(|error| bug("taking the lease over", &error))?;
     let pty = named("pty").map(|master| Pty { master });
     let pipes = named("out").zip(named("err"));
     let pipes = pipes.map(|(stdout, stderr)| Pipes { stdin: named("in"), stdout, stderr });
@@ -65,21 +64,21 @@ pub(super) fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let size = pty.as_ref().and_then(|pty| pty.size().ok());
     let size = size.map_or_else(Size::default, |(rows, cols)| Size { rows, cols });
     let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
-    let (journal, torn) = JournaledSession::open_patiently(&dir, &id, &lease)?;
+    let (journal, torn) = JournaledSession::open_patiently(&lease)?;
     // A group that cannot be opened now is no reason to give the run up.
-    let contained = Contained::of(&journal.history().session, &id);
+    let contained = Contained::of(&journal.history().session, files.id());
     let unopened =
         contained.as_ref().err().map(|error| format!("cannot use the run's control group: {error}"));
     let contained = contained.unwrap_or_else(|error| Contained::none(error.to_string()));
     let parts =
-        Parts { identity: KeeperIdentity::new(id, dir, me), lease, run_lock, contained, journal, listener };
+        Parts { identity: KeeperIdentity::new(files, me), lease, run_lock, contained, journal, listener };
     let mut keeper = Keeper::assemble(parts, size)?;
     keeper.notifications.open();
     let session = keeper.journal.session();
     let written = session.spec.as_ref().zip(session.conversation.as_ref());
     let conversation = conversation.zip(written).and_then(|(file, (spec, conversation))| {
         let (kind, id) = (spec.conversation.clone(), conversation.id.clone());
-        ConversationLock::inherited(file, keeper.identity.root(), kind, id)
+        ConversationLock::inherited(file, &keeper.identity.home(), kind, id)
     });
     keeper.conversation.take_up(begin_in(args), conversation);
     if let Some(pty) = pty {
@@ -112,8 +111,8 @@ impl Keeper {
     /// Shows the run's output on the screen again.
     fn replay_screen(&mut self) {
         let from = self.journal.session().output_from;
-        let output = self.identity.output_dir();
-        let shown = output::tail(&output, from, REPLAY_BYTES).unwrap_or_default();
+        let output = self.identity.files().output();
+        let shown = output.tail(from, REPLAY_BYTES).unwrap_or_default();
         let is_cut = from + REPLAY_BYTES < self.output.end();
         let first = if is_cut { first_words(&output, from) } else { Vec::new() };
         self.terminal.replay(&first, &shown);
@@ -135,9 +134,9 @@ impl Keeper {
 }
 
 /// What an agent said of its terminal when it began, and a blank screen: how it wants pastes and keys is said once.
-fn first_words(output: &Path, from: u64) -> Vec<u8> {
+fn first_words(output: &OutputFiles, from: u64) -> Vec<u8> {
     let mut first = vec![0; FIRST_BYTES];
-    let count = match output::read_at(output, from, &mut first) {
+    let count = match output.read_at(from, &mut first) {
         Ok((count, at)) if at == from => count,
         // The beginning is no longer kept.
         Ok(_) | Err(_) => 0,

@@ -130,7 +130,7 @@ impl AgentConversation {
             return entered;
         }
         let (kind, id) = (&spec.conversation, &conversation.id);
-        match ConversationLock::claim_within(patience, identity.root(), kind, id, identity.session()) {
+        match identity.home().claim_conversation_within(patience, kind, id, identity.session()) {
             Ok(Claim::Ours(lock)) => {
                 self.lock = Some(lock);
                 entered.has_new_lock = true;

@@ -12,7 +12,6 @@ mod replay;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_api::message::Notice;
@@ -20,7 +19,7 @@ use berth_core::{Able, Phase, Reply, Session};
 use berth_driver::{Activity, Begin, Driver, Out, Update};
 use berth_host::clock;
 use berth_store::killpoint;
-use berth_store::output::OutputLog;
+use berth_store::output::{OutputFiles, OutputLog};
 use rustix::event::epoll;
 
 use super::event_loop::{AGENT_IN, AGENT_OUT, Epoll};
@@ -32,8 +31,6 @@ pub(super) use replay::ReplayedOutput;
 
 /// The longest line an agent may write. A longer one is in the output, and not understood.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
-/// The folder of the agent's complaints in its session.
-pub(super) const COMPLAINTS_DIR: &str = "stderr";
 /// How much of its complaints is remembered.
 pub(super) const COMPLAINT_BYTES: usize = 8 * 1024;
 /// How long an agent may take until it takes turns.
@@ -60,7 +57,7 @@ pub(super) struct AgentLink {
     live_turn: LiveTurn,
     /// The last of its complaints.
     complaints: VecDeque<u8>,
-    complaints_dir: PathBuf,
+    complaint_files: OutputFiles,
     /// The complaints of all runs; opened with the first one.
     complaint_log: Option<OutputLog>,
     watched: WatchedPipes,
@@ -86,7 +83,7 @@ impl AgentLink {
         epoll: Epoll,
         driver: Box<dyn Driver>,
         pipes: Pipes,
-        complaints_dir: PathBuf,
+        complaint_files: OutputFiles,
     ) -> io::Result<Self> {
         let patience = killpoint::patience("BERTH_READY_MS", READY_PATIENCE);
         epoll.add_readable(&pipes.stdout, AGENT_OUT)?;
@@ -100,7 +97,7 @@ impl AgentLink {
             is_overlong: false,
             live_turn: LiveTurn::default(),
             complaints: VecDeque::new(),
-            complaints_dir,
+            complaint_files,
             complaint_log: None,
             watched: WatchedPipes { stdin: false, stdout: true, stderr: true },
             ready_by_ms: clock::boot_ms() + patience.as_millis() as u64,
@@ -230,7 +227,7 @@ impl AgentLink {
                 let surplus = self.complaints.len().saturating_sub(COMPLAINT_BYTES);
                 self.complaints.drain(..surplus);
                 if self.complaint_log.is_none() {
-                    self.complaint_log = OutputLog::open(self.complaints_dir.clone()).ok();
+                    self.complaint_log = self.complaint_files.open_log().ok();
                 }
                 // They explain, and prove nothing: a disk that does not take them loses no turn.
                 if let Some(log) = &mut self.complaint_log {

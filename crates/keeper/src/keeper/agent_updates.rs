@@ -14,7 +14,7 @@ use berth_host::clock;
 use berth_store::conversations::LOCK_PATIENCE;
 use berth_store::killpoint;
 
-use super::agent_link::{AgentLink, COMPLAINTS_DIR, ReplayedOutput};
+use super::agent_link::{AgentLink, ReplayedOutput};
 use super::{Keeper, cwd_of, take_up};
 use crate::driver::{self, pipes::Pipes};
 use crate::journaled_session::Input;
@@ -64,7 +64,7 @@ impl Keeper {
 
     /// Registers an agent's pipes. Returns the driver's first words.
     fn link(&mut self, driver: Box<dyn Driver>, pipes: Pipes) -> io::Result<Out> {
-        let complaints = self.identity.dir().join(COMPLAINTS_DIR);
+        let complaints = self.identity.files().complaints();
         let mut agent = AgentLink::new(self.event_loop.epoll().clone(), driver, pipes, complaints)?;
         let out = agent.begin(self.conversation.begin(), cwd_of(self.journal.session()));
         self.agent = Some(agent);

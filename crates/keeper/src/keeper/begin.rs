@@ -8,24 +8,20 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-use berth_api::client::SOCKET_NAME;
 use berth_api::frame::{self, Kind};
 use berth_api::message::{Answer, Call, Request, Size, Take};
 use berth_api::{Code, Problem};
 use berth_core::{Actor, Command, Event, Name, Outcome, Refusal, SessionId, Spec};
 use berth_host::identity::Identity;
 use berth_host::lock::LockFile;
-use berth_host::{memory, signals, socket, tree};
+use berth_host::{memory, signals, tree};
 use berth_store::home::Home;
 use berth_store::keepers::ADOPT_FLAG;
-use berth_store::output::{self, OutputLog};
 use berth_store::store::{self, Lease};
-use berth_store::stranger::StrangeHolder;
-use berth_store::{killpoint, process, view};
+use berth_store::{SessionFiles, killpoint, process};
 
 use super::adopt::adopt;
 use super::agent_conversation::AgentConversation;
@@ -58,8 +54,9 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
     }
     let mut caller = first_client().map_err(|error| bug("reaching the caller", &error))?;
     let begun = (|| {
-        let dir = args.first().map(PathBuf::from).ok_or_else(|| usage("the directory of a session"))?;
-        let (home, id) = Home::of(&dir)?;
+        let place = args.first().ok_or_else(|| usage("the directory of a session"))?;
+        let (home, files) = SessionFiles::open(place)?;
+        let id = files.id().clone();
         let peer = Peer::of(&home, &caller).map_err(|error| bug("telling who asks", &error))?;
         let call = first_call(&mut caller)?;
         let by = actor_of(&caller).unwrap_or_default();
@@ -73,7 +70,7 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
         Ok(mut keeper) => {
             let answer = Answer::Done { status: Box::new(keeper.status()) };
             // The agent runs; a caller that cannot be answered is no reason to end it.
-            if let Ok(key) = keeper.clients.add(caller, keeper.identity.home()) {
+            if let Ok(key) = keeper.clients.add(caller, &keeper.identity.home()) {
                 keeper.clients.admit(key);
                 keeper.clients.answer(key, &answer);
                 keeper.await_readiness(key);
@@ -92,11 +89,11 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
 impl Keeper {
     /// Makes or reopens the session and starts its next run.
     fn start(home: &Home, id: SessionId, request: Request, by: Actor) -> Result<Self, Problem> {
-        let dir = home.session_dir(&id);
-        let lease = claim(home, &id)?;
+        let files = home.session(&id);
+        let lease = claim(&files)?;
         match request {
             // A failed beginning is deleted below, which must never happen to a session that exists.
-            Request::Create { .. } if store::exists(&dir)? => {
+            Request::Create { .. } if files.has_events()? => {
                 return Err(berth_api::problem::refusal(&Refusal::AlreadyCreated, id.as_str()));
             }
             // It would run without an owner, and nothing would ever end it.
@@ -120,24 +117,24 @@ impl Keeper {
                 let tag = Command::Tag { add: tags_of(&tags)?, remove: vec![] };
                 let create = Command::Create { spec: spec.clone(), name };
                 let before = [create, tag, Command::Note { note }].map(Input::Command).to_vec();
-                let made = JournaledSession::create(&dir, &id, &lease).and_then(|journal| {
+                let made = JournaledSession::create(&lease).and_then(|journal| {
                     let plan = Plan { before, after: vec![], size, spec, take, by };
-                    Self::start_run(id, dir.clone(), lease, journal, plan, Some(&home.sessions_dir()))
+                    Self::start_run(lease, journal, plan, true)
                 });
                 if made.is_err() {
                     // Nothing was ever said in it and no other program has heard of it: leave no
                     // half-made session.
-                    let _ = fs::remove_dir_all(&dir);
+                    files.remove_unmade();
                 }
                 made
             }
             Request::Resume { size, fresh, take, restore, interface } => {
-                let (journal, torn) = JournaledSession::open(&dir, &id, &lease)?;
+                let (journal, torn) = JournaledSession::open(&lease)?;
                 if journal.history().session.spec.is_none() {
                     // Asked before the torn end is noted: what was never made gets no first event.
                     return Err(berth_api::problem::refusal(&Refusal::NotCreated, id.as_str()));
                 }
-                let mut inputs = settle_past(&dir, &id, &journal)?;
+                let mut inputs = settle_past(&files, &journal)?;
                 if restore {
                     inputs.push(Input::Command(Command::Restore { by: by.clone() }));
                 }
@@ -151,11 +148,12 @@ impl Keeper {
                 }
                 // What is settled may be more than the end of a run: the interface that was chosen for this one.
                 let spec = journal.ahead(&inputs, now()).spec.unwrap_or_default();
-                view::doubt_short_cut(&dir)
+                files
+                    .doubt_short_cut()
                     .map_err(|error| trouble(&format!("begin the next run of session {id}"), &error))?;
                 inputs.extend(torn.map(|what| Input::Note(Event::Warned { what })));
                 let plan = Plan { before: inputs, after: vec![], size, spec, take, by };
-                Self::start_run(id, dir, lease, journal, plan, None)
+                Self::start_run(lease, journal, plan, false)
             }
             Request::StartHelper { spec, terms, owner } => {
                 Self::start_helper(home, id, lease, spec, terms, owner)
@@ -164,25 +162,24 @@ impl Keeper {
         }
     }
 
-    /// Records the run, then makes it. `new_in` is where a new session's name was made.
+    /// Records the run, then makes it.
     pub(super) fn start_run(
-        id: SessionId,
-        dir: PathBuf,
         lease: Lease,
         mut journal: JournaledSession,
         plan: Plan,
-        new_in: Option<&Path>,
+        is_new: bool,
     ) -> Result<Self, Problem> {
         let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
-        let run_lock = lock_run(&dir)?;
-        let listener = socket::listen(&dir, SOCKET_NAME)
-            .map_err(|error| trouble(&format!("make the socket of session {id}"), &error))?;
-        let output_from = output::end_of(&dir.join("output"))
-            .map_err(|error| trouble("find the end of the output", &error))?;
+        let files = lease.files().clone();
+        let id = files.id().clone();
+        let run_lock = lock_run(&files)?;
+        let listener =
+            files.listen().map_err(|error| trouble(&format!("make the socket of session {id}"), &error))?;
+        let output_from =
+            files.output().end().map_err(|error| trouble("find the end of the output", &error))?;
         let Plan { before: mut inputs, after, size, spec, take, by } = plan;
-        let root = dir.parent().and_then(Path::parent).unwrap_or(&dir);
         let ahead = journal.ahead(&inputs, now());
-        let take_up = TakeUp::prepare(root, &id, &ahead, &spec, &take, &by)?;
+        let take_up = TakeUp::prepare(&files, &ahead, &spec, &take, &by)?;
         inputs.extend(take_up.inputs);
         let contained = Contained::make(&id, journal.history().session.epoch.next(), &spec.limits)?;
         inputs.push(Input::Command(Command::Start {
@@ -195,11 +192,11 @@ impl Keeper {
             // Before any of it is recorded: a run whose owner was refused would have none.
             return Err(berth_api::problem::refusal(&refusal, id.as_str()));
         }
-        lease.confirm(&id)?;
+        lease.confirm()?;
         let taken = std::thread::scope(|scope| {
             // A session whose name is lost with the power is lost as well. Synced at the same time as
             // its first events, because then the disk commits both at once.
-            let names = new_in.map(|sessions| scope.spawn(|| store::sync_dirs(&[&dir, sessions])));
+            let names = is_new.then(|| scope.spawn(|| files.sync_new()));
             let taken = journal.take(inputs, now());
             let taken = taken.map_err(|error| store::journal_problem(&error, id.as_str()))?;
             match names.map(ScopedJoinHandle::join) {
@@ -215,7 +212,7 @@ impl Keeper {
         lease
             .sign(&me, journal.history().session.epoch.0)
             .map_err(|error| trouble(&format!("sign the lease of session {id}"), &error))?;
-        let identity = KeeperIdentity::new(id, dir, me);
+        let identity = KeeperIdentity::new(files, me);
         let parts = Parts { identity, lease, run_lock, contained, journal, listener };
         let mut keeper = Self::assemble(parts, size)?;
         keeper.conversation.take_up(take_up.begin, take_up.lock);
@@ -246,7 +243,10 @@ impl Keeper {
         let event_loop = EventLoop::new(listener).map_err(trouble)?;
         let epoll = || event_loop.epoll().clone();
         let run = RunSupervisor::new(epoll(), identity.pid(), run_lock, contained).map_err(trouble)?;
-        let output = OutputLog::open(identity.output_dir())
+        let output = identity
+            .files()
+            .output()
+            .open_log()
             .map_err(|error| self::trouble("open the output files", &error))?;
         Ok(Self {
             journal: CommitPipeline::new(journal, lease),
@@ -258,7 +258,7 @@ impl Keeper {
             agent: None,
             conversation: AgentConversation::default(),
             helper: HelperRole::new(epoll()),
-            status: StatusWriter::of(identity.dir()),
+            status: StatusWriter::of(identity.files()),
             notifications: NotificationGate::default(),
             copies: TranscriptCopier::default(),
             event_loop,
@@ -290,33 +290,30 @@ pub(super) struct Parts {
 }
 
 /// Ends what a run left behind when its keeper died, before the next one begins.
-pub(super) fn settle_past(
-    dir: &Path,
-    id: &SessionId,
-    journal: &JournaledSession,
-) -> Result<Vec<Input>, Problem> {
+pub(super) fn settle_past(files: &SessionFiles, journal: &JournaledSession) -> Result<Vec<Input>, Problem> {
     let session = &journal.history().session;
     if !session.is_live() {
         return Ok(vec![]);
     }
-    recover::end_leftovers(dir, id, session).map_err(|left| {
+    recover::end_leftovers(files, session).map_err(|left| {
+        let id = files.id();
         Problem::new(
             Code::Held,
             format!("the last run of session {id} is not proven gone: {}", left.join("; ")),
         )
         .hint("end what is named there, then try again")
     })?;
-    Ok(recover::gone(journal.history(), dir))
+    Ok(recover::gone(journal.history(), files))
 }
 
-fn claim(home: &Home, id: &SessionId) -> Result<Lease, Problem> {
-    let dir = home.session_dir(id);
-    match Lease::claim(&dir) {
+fn claim(files: &SessionFiles) -> Result<Lease, Problem> {
+    let id = files.id();
+    match files.claim() {
         Ok(Some(lease)) => Ok(lease),
         Ok(None) => {
-            StrangeHolder::refuse(&dir, id.as_str())?;
-            let holder = store::holder(&dir);
-            if home.is_helpers() {
+            files.refuse_stranger(id.as_str())?;
+            let holder = files.lease_holder();
+            if files.is_helper() {
                 return Err(Problem::new(Code::Held, format!("helper {id} has a keeper already ({holder})"))
                     .hint("join it with `berth helper ensure`"));
             }
@@ -329,9 +326,8 @@ fn claim(home: &Home, id: &SessionId) -> Result<Lease, Problem> {
 }
 
 /// Takes the lock that the agent's tree will inherit. It is free once no process of the last run is left.
-fn lock_run(dir: &Path) -> Result<LockFile, Problem> {
-    let lock =
-        LockFile::open_or_create(&dir.join("run")).map_err(|error| trouble("open the run's lock", &error))?;
+fn lock_run(files: &SessionFiles) -> Result<LockFile, Problem> {
+    let lock = files.run_lock().map_err(|error| trouble("open the run's lock", &error))?;
     match lock.acquire(Duration::from_millis(200)) {
         Ok(true) => Ok(lock),
         Ok(false) => Err(Problem::new(Code::Held, "something of the last run is still there")

@@ -60,7 +60,7 @@ impl Keeper {
                 self.let_go_of_the_gone();
             }
             if self.clients.has_room() {
-                let _ = self.clients.add(stream, self.identity.home());
+                let _ = self.clients.add(stream, &self.identity.home());
             } else {
                 turn_away(&stream, self.too_many(MAX_CLIENTS));
             }
@@ -309,7 +309,7 @@ impl Keeper {
         // A keeper begins only in the directory of a session or helper, and a client that asks is there. Were it
         // otherwise the caller could not be told, and such a caller may only look.
         let unknown = |what| Problem::new(Code::Bug, format!("it cannot be told who asks: {what}"));
-        let home = self.identity.home().ok_or_else(|| unknown("this keeper is in no state directory"))?;
+        let home = self.identity.home();
         let seen = self.clients.seen(key, &home).ok_or_else(|| unknown("the client is gone"))?;
         if *seen == Seen::Outside && agents.is_empty() {
             return Ok(());

@@ -111,13 +111,12 @@ impl ClientTable {
         self.calls.iter().map(|(_, payload)| payload.len()).sum::<usize>() < UNFINISHED_BYTES
     }
 
-    pub(super) fn add(&mut self, stream: UnixStream, home: Option<Home>) -> io::Result<u64> {
+    pub(super) fn add(&mut self, stream: UnixStream, home: &Home) -> io::Result<u64> {
         stream.set_nonblocking(true)?;
         let key = self.next_key;
         let actor = actor_of(&stream)?;
-        let home = home.ok_or(io::ErrorKind::NotFound)?;
         // Attributed now: the process may have ended by the time its first request is read.
-        let peer = Peer::of(&home, &stream)?;
+        let peer = Peer::of(home, &stream)?;
         let client = Client::new(stream, actor, Some(peer));
         self.epoll.add_readable(client.as_fd(), key)?;
         self.next_key += 1;

@@ -18,7 +18,7 @@ use berth_host::identity::Identity;
 use berth_journal::{JournalError, RealDisk};
 use berth_store::History;
 use berth_store::killpoint;
-use berth_store::store::{Lease, Standing};
+use berth_store::store::Lease;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::lease_loss::LeaseLoss;
@@ -207,9 +207,8 @@ impl CommitPipeline {
         let _ = self.lease.sign(holder, self.epoch().0);
     }
 
-    /// Compares the lease at its path with the one that is locked.
-    pub(super) fn standing(&self) -> io::Result<Standing> {
-        self.lease.standing()
+    pub(super) fn lease(&self) -> &Lease {
+        &self.lease
     }
 
     pub(super) fn lease_loss(&self) -> Option<LeaseLoss> {

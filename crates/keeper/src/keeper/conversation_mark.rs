@@ -12,7 +12,6 @@
 //! Not here: other programs that are there now (`agent_conversation`), what a record means (`berth_transcript::since`).
 
 use berth_core::Session;
-use berth_store::output;
 use berth_transcript::since::{self, Mark, News};
 use memchr::memmem;
 
@@ -139,14 +138,14 @@ fn prints_ids(session: &Session, reader: &Reader<'_>) -> bool {
 impl Reader<'_> {
     /// True if the agent printed this id since `given_from`. If that cannot be read, it did.
     fn printed(&self, id: &str, given_from: u64) -> bool {
-        let dir = self.identity.output_dir();
+        let output = self.identity.files().output();
         let finder = memmem::Finder::new(id.as_bytes());
         let overlap = id.len().saturating_sub(1);
         let (mut offset, mut kept) = (given_from, 0);
         let mut buffer = vec![0; READ_BYTES + overlap];
         let until = self.output_end.min(offset.saturating_add(MAX_PRINTED_BYTES));
         while offset < until {
-            let Ok((count, at)) = output::read_at(&dir, offset, &mut buffer[kept..]) else { return true };
+            let Ok((count, at)) = output.read_at(offset, &mut buffer[kept..]) else { return true };
             if count == 0 {
                 break;
             }

@@ -5,10 +5,8 @@
 //! Not here: which effects are owed (`berth_core`), the processes (`run_supervisor`), how a turn is typed (`tui_turns`).
 //! Start with [`Keeper::settle`].
 
-use std::fs;
 use std::io;
 
-use berth_api::client::SOCKET_NAME;
 use berth_core::{Command, Effect, Epoch, Observation, Origin, Phase, Process, Reply, Spec};
 use berth_driver::Begin;
 use berth_store::conversations::LOCK_PATIENCE;
@@ -57,7 +55,7 @@ impl Keeper {
             Effect::Leave => {
                 // Before any client hears that it is over: a client that asks then finds no keeper, rather than one
                 // that no longer answers, and a look at the host finds no group.
-                let _ = fs::remove_file(self.identity.dir().join(SOCKET_NAME));
+                self.identity.files().remove_socket();
                 self.run.remove_boundary();
                 self.event_loop.leave();
             }

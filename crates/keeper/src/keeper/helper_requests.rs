@@ -4,8 +4,6 @@
 //! Not here: the rules (`berth_core::owners`), watching owners and readiness (`helper_role`).
 //! Start with [`Keeper::start_helper`], then [`Keeper::join`].
 
-use std::path::Path;
-
 use berth_api::helper::{Owner as AskingOwner, Terms, Wanted};
 use berth_api::message::{Answer, Size, Take};
 use berth_api::{Code, Problem, redact};
@@ -13,8 +11,8 @@ use berth_core::{
     Actor, Command, Event, Exit, Observation, Outcome, Owner, Phase, Readiness, Refusal, Session, SessionId,
 };
 use berth_store::home::Home;
-use berth_store::store::{self, Lease};
-use berth_store::{output, view};
+use berth_store::output::OutputFiles;
+use berth_store::store::Lease;
 
 use super::begin::{Plan, settle_past};
 use super::client_table::ClientWait;
@@ -44,18 +42,19 @@ impl Keeper {
             owner.try_into().map_err(|odd: berth_api::record::BadRecord| bad(odd.to_string()))?;
         let spec: berth_core::Spec = spec.into();
         // Before anything is recorded or runs.
-        let (its_keeper, pidfd) = keeper_of_owner(home.root(), &owner.session)?;
-        let dir = home.session_dir(&id);
-        let is_new = !store::exists(&dir)?;
+        let (its_keeper, pidfd) = keeper_of_owner(home, &owner.session)?;
+        let files = home.session(&id);
+        let is_new = !files.has_events()?;
         let (journal, torn) = match is_new {
-            true => (JournaledSession::create(&dir, &id, &lease)?, None),
-            false => JournaledSession::open(&dir, &id, &lease)?,
+            true => (JournaledSession::create(&lease)?, None),
+            false => JournaledSession::open(&lease)?,
         };
         if let Some(sharing) = &journal.history().session.sharing {
             terms.scope = helpers::as_recorded(&sharing.terms.scope, terms.scope);
         }
-        let mut before = settle_past(&dir, &id, &journal)?;
-        view::doubt_short_cut(&dir)
+        let mut before = settle_past(&files, &journal)?;
+        files
+            .doubt_short_cut()
             .map_err(|error| trouble(&format!("begin the next run of helper {id}"), &error))?;
         if journal.history().session.spec.is_none() {
             let create = Command::Create { spec: spec.clone(), name: Some(terms.name.clone()) };
@@ -66,12 +65,10 @@ impl Keeper {
         let after = vec![Input::Command(Command::Join { owner: owner.clone() })];
         let plan =
             Plan { before, after, size: Size::default(), spec, take: Take::Nobody, by: Actor::default() };
-        let new_in = is_new.then(|| home.sessions_dir());
-        let mut keeper =
-            Self::start_run(id, dir, lease, journal, plan, new_in.as_deref()).map_err(|problem| {
-                let what = format!("helper `{name}` could not be started: {}", problem.what);
-                Problem { what, ..problem }
-            })?;
+        let mut keeper = Self::start_run(lease, journal, plan, is_new).map_err(|problem| {
+            let what = format!("helper `{name}` could not be started: {}", problem.what);
+            Problem { what, ..problem }
+        })?;
         if keeper.helper.watch(owner.session.clone(), its_keeper, pidfd).is_err() {
             // Its end would not be noticed, so it does not own the helper; then no session does, and it is stopped.
             keeper.report(vec![Observation::OwnerGone { owner: owner.session }]);
@@ -109,7 +106,7 @@ impl Keeper {
         }
         // Looked up each time: what is watched may be a run of that session that dies while this one asks.
         let session = owner.session.clone();
-        let (its_keeper, pidfd) = keeper_of_owner(self.identity.root(), &session)?;
+        let (its_keeper, pidfd) = keeper_of_owner(&self.identity.home(), &session)?;
         let mut superseded = self.helper.tokens_of(&session);
         let mut added = None;
         if self.helper.watches(&session, &its_keeper) {
@@ -222,7 +219,7 @@ impl Keeper {
 
     /// Watches an owner, or reports that it is gone. Returns why neither can be done; then it is tried again.
     fn check_owner(&mut self, owner: SessionId) -> Option<String> {
-        match self.helper.watch_again(self.identity.root(), &owner) {
+        match self.helper.watch_again(&self.identity.home(), &owner) {
             OwnerCheck::Watched => None,
             OwnerCheck::Gone => {
                 self.report(vec![Observation::OwnerGone { owner }]);
@@ -299,14 +296,14 @@ impl Keeper {
             }
             (_, None, None) => (Code::Refused, format!("helper `{name}` is over before it was ready")),
         };
-        what.push_str(&last_words(&self.identity.output_dir(), session.output_from));
+        what.push_str(&last_words(&self.identity.files().output(), session.output_from));
         Problem::new(code, what)
             .hint(format!("`berth helper output {}` prints all it said", self.identity.session()))
     }
 }
 
 /// What the output of a run says at its end, as lines to put below a sentence.
-fn last_words(dir: &Path, from: u64) -> String {
-    let bytes = output::tail(dir, from, LAST_WORDS_BYTES).unwrap_or_default();
+fn last_words(output: &OutputFiles, from: u64) -> String {
+    let bytes = output.tail(from, LAST_WORDS_BYTES).unwrap_or_default();
     last_lines(&bytes)
 }

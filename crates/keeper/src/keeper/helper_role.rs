@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem};
 use berth_core::{Observation, Phase, Session, SessionId};
 use berth_host::identity::{Identity, Pidfd};
-use berth_store::keepers::{self, NoKeeper};
+use berth_store::home::Home;
+use berth_store::keepers::NoKeeper;
 
 use super::event_loop::{Epoll, FIRST_OWNER};
 use super::identity::KeeperIdentity;
@@ -87,8 +87,8 @@ impl HelperRole {
     }
 
     /// Watches a recorded owner in a new image: descriptors did not come along.
-    pub(super) fn watch_again(&mut self, root: &Path, session: &SessionId) -> OwnerCheck {
-        match keepers::keeper_of(&owner_dir(root, session)) {
+    pub(super) fn watch_again(&mut self, home: &Home, session: &SessionId) -> OwnerCheck {
+        match home.sessions().session(session).keeper() {
             Ok((keeper, pidfd)) => match self.watch(session.clone(), keeper, pidfd) {
                 Ok(_) => OwnerCheck::Watched,
                 Err(error) => OwnerCheck::Unclear(error.to_string()),
@@ -159,13 +159,9 @@ impl HelperRole {
     }
 }
 
-fn owner_dir(root: &Path, session: &SessionId) -> PathBuf {
-    root.join("sessions").join(session.as_str())
-}
-
 /// The keeper of a session that wants to own a helper.
-pub(super) fn keeper_of_owner(root: &Path, session: &SessionId) -> Result<(Identity, Pidfd), Problem> {
-    keepers::keeper_of(&owner_dir(root, session)).map_err(|no_keeper| match no_keeper {
+pub(super) fn keeper_of_owner(home: &Home, session: &SessionId) -> Result<(Identity, Pidfd), Problem> {
+    home.sessions().session(session).keeper().map_err(|no_keeper| match no_keeper {
         NoKeeper::Unknown => Problem::new(Code::NotFound, format!("there is no session {session}"))
             .hint("`berth ls --all` lists the sessions there are"),
         NoKeeper::NotKept => Problem::new(

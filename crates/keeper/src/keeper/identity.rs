@@ -1,9 +1,10 @@
-//! What a keeper is and what it keeps: its process, its session, and the directory of that session.
+//! What a keeper is and what it keeps: its process, its session, and the files of that session.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use berth_core::{Actor, Epoch, SessionId};
 use berth_host::identity::Identity;
+use berth_store::SessionFiles;
 use berth_store::home::Home;
 
 use crate::recover;
@@ -11,23 +12,22 @@ use crate::recover;
 /// The session that this process keeps, and the process itself. Nothing of it changes while the keeper runs.
 #[derive(Debug)]
 pub(super) struct KeeperIdentity {
-    session: SessionId,
-    dir: PathBuf,
+    files: SessionFiles,
     process: Identity,
 }
 
 impl KeeperIdentity {
-    pub(super) fn new(session: SessionId, dir: PathBuf, process: Identity) -> Self {
-        Self { session, dir, process }
+    pub(super) fn new(files: SessionFiles, process: Identity) -> Self {
+        Self { files, process }
     }
 
     pub(super) fn session(&self) -> &SessionId {
-        &self.session
+        self.files.id()
     }
 
-    /// The session's directory.
-    pub(super) fn dir(&self) -> &Path {
-        &self.dir
+    /// All that is kept of the session.
+    pub(super) fn files(&self) -> &SessionFiles {
+        &self.files
     }
 
     pub(super) fn process(&self) -> &Identity {
@@ -38,25 +38,19 @@ impl KeeperIdentity {
         self.process.pid
     }
 
-    /// The folder of the session's output files.
-    pub(super) fn output_dir(&self) -> PathBuf {
-        self.dir.join("output")
-    }
-
     /// The state directory.
     pub(super) fn root(&self) -> &Path {
-        let root = self.dir.parent().and_then(Path::parent);
-        root.expect("a session lives two steps below the state directory")
+        self.files.root()
     }
 
     /// The state directory, with its sessions or its helpers.
-    pub(super) fn home(&self) -> Option<Home> {
-        Home::around(&self.dir)
+    pub(super) fn home(&self) -> Home {
+        self.files.home()
     }
 
     /// True for a helper, also if its record does not say which sessions own it.
     pub(super) fn is_helper(&self) -> bool {
-        self.dir.parent().and_then(Path::file_name).is_some_and(|name| name == "helpers")
+        self.files.is_helper()
     }
 
     /// The keeper as the author of an order. `place` says why it orders that.
@@ -67,8 +61,8 @@ impl KeeperIdentity {
     /// The variables that a run inherits: the session it is part of, and the state directory.
     pub(super) fn variables(&self, epoch: Epoch) -> Vec<(&'static str, String)> {
         let whose = if self.is_helper() { "BERTH_HELPER" } else { "BERTH_SESSION" };
-        let mark = (recover::MARK, recover::mark(&self.session, epoch));
-        let mut variables = vec![(whose, self.session.to_string()), mark];
+        let mark = (recover::MARK, recover::mark(self.session(), epoch));
+        let mut variables = vec![(whose, self.session().to_string()), mark];
         // A hook may run with another HOME, and has to find the same sessions all the same.
         variables.extend(self.root().to_str().map(|root| ("BERTH_HOME", root.to_owned())));
         variables

@@ -6,7 +6,6 @@ use berth_api::message::{Answer, Numbered};
 use berth_api::turn::{TurnPage, TurnView};
 use berth_journal::Committed;
 use berth_store::history::Stored;
-use berth_store::store;
 
 use super::commit_pipeline::CommitPipeline;
 use super::identity::KeeperIdentity;
@@ -51,7 +50,7 @@ impl CommitPipeline {
         let (from, seq) = (from.max(1), self.history().seq);
         let to = seq.min(from.saturating_add(limit).saturating_sub(1));
         let events = match from <= to {
-            true => store::read_range(identity.dir(), identity.session(), from, to, MAX_ANSWER_BYTES)?,
+            true => identity.files().read_range(from, to, MAX_ANSWER_BYTES)?,
             false => Vec::new(),
         };
         let numbered =

@@ -9,7 +9,7 @@
 use berth_api::Problem;
 use berth_core::{Command, Event};
 use berth_host::clock;
-use berth_store::store::{Standing, lost_problem, unreadable};
+use berth_store::store::Standing;
 
 use super::{Keeper, SIGTERM_GRACE};
 use crate::journaled_session::Input;
@@ -29,11 +29,11 @@ impl Keeper {
     pub(super) fn check_lease(&mut self, inputs: &[Input]) -> Result<(), Problem> {
         // Also after the file was lost: the directory may follow.
         let known = self.journal.lease_loss();
-        let loss = match self.journal.standing() {
+        let loss = match self.journal.lease().standing() {
             Ok(Standing::Intact) => known,
             Ok(Standing::FileReplaced) => known.or(Some(LeaseLoss::File)),
             Ok(Standing::DirectoryReplaced) => Some(LeaseLoss::Directory),
-            Err(error) => return Err(unreadable(self.identity.dir(), &error)),
+            Err(error) => return Err(self.journal.lease().unreadable(&error)),
         };
         let Some(loss) = loss else { return Ok(()) };
         if self.journal.note_loss(loss) {
@@ -77,7 +77,7 @@ impl Keeper {
     }
 
     fn lease_problem(&self, lost: Standing) -> Problem {
-        lost_problem(lost, &self.handle_name(), self.identity.dir())
+        self.journal.lease().lost_problem(lost, &self.handle_name())
     }
 }
 

@@ -5,7 +5,7 @@
 use berth_api::Problem;
 use berth_api::message::Take;
 use berth_core::{Actor, Command, Hold, Observation};
-use berth_store::{process, view};
+use berth_store::process;
 
 use super::take_up::TakeUp;
 use super::tui_turns::TuiTurns;
@@ -42,8 +42,7 @@ impl Keeper {
         self.conversation.unlock();
         let identity = &self.identity;
         let by = Actor::default();
-        let take_up =
-            TakeUp::prepare(identity.root(), identity.session(), session, &spec, &Take::Nobody, &by)?;
+        let take_up = TakeUp::prepare(identity.files(), session, &spec, &Take::Nobody, &by)?;
         let contained = Contained::make(identity.session(), session.epoch.next(), &spec.limits)?;
         let mut inputs = take_up.inputs;
         inputs.push(Input::Command(Command::Start {
@@ -57,7 +56,8 @@ impl Keeper {
         self.run.begin_run(contained).map_err(|error| trouble("watch the run's control group", &error))?;
         self.conversation.take_up(take_up.begin, take_up.lock);
         // The status may say that the session is over, and would be believed if we died right after this.
-        view::doubt_short_cut(self.identity.dir()).map_err(|error| trouble("begin the next run", &error))?;
+        let doubted = self.identity.files().doubt_short_cut();
+        doubted.map_err(|error| trouble("begin the next run", &error))?;
         self.take(inputs)?;
         self.journal.sign_lease(self.identity.process());
         Ok(())

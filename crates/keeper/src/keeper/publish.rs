@@ -8,7 +8,7 @@ use berth_core::Event;
 use berth_host::clock;
 use berth_journal::Committed;
 use berth_store::history::Stored;
-use berth_store::{killpoint, view};
+use berth_store::killpoint;
 
 use super::agent_link::AgentLink;
 use super::status_writer::FIRST_BRANCH_PATIENCE;
@@ -71,7 +71,7 @@ impl Keeper {
             return;
         }
         killpoint::reached("telling");
-        notify::tell(self.identity.dir(), &told, Teller::Keeper, &mut self.notifications.known);
+        notify::tell(self.identity.files(), &told, Teller::Keeper, &mut self.notifications.known);
         killpoint::reached("told");
     }
 
@@ -99,7 +99,7 @@ impl Keeper {
         status.output_file = self.output.file_name();
         let size = self.terminal.size();
         (status.rows, status.cols) = (size.rows, size.cols);
-        view::add_output(self.identity.dir(), &mut status);
+        self.identity.files().add_output(&mut status);
         let boot_ms = clock::boot_ms();
         self.status.fill(session.has_terminal(), &mut status);
         if let Some(turns) = &mut status.turns {
@@ -120,7 +120,7 @@ impl Keeper {
         }
         self.status.begin_write();
         if !self.journal.is_disowned() {
-            view::write_short_cut(self.identity.dir(), &self.written_status());
+            self.identity.files().write_short_cut(&self.written_status());
         }
     }
 

@@ -13,7 +13,7 @@ use berth_core::{Epoch, Observation, Readiness, ReadyWhen, Session};
 use berth_host::ports::{self, Address};
 use berth_host::{clock, identity};
 use berth_screen::Plain;
-use berth_store::output;
+use berth_store::output::OutputFiles;
 use regex::bytes::Regex;
 
 use super::identity::KeeperIdentity;
@@ -136,7 +136,7 @@ impl Sign {
                 found.map(Some)
             }
             Self::Line { lines, offset } => {
-                has_line(lines, offset, now, &identity.output_dir(), output_end).then_some(None)
+                has_line(lines, offset, now, &identity.files().output(), output_end).then_some(None)
             }
         }
     }
@@ -160,11 +160,11 @@ fn listens(place: &Place, keeper_pid: u32) -> Option<String> {
     }
 }
 
-fn has_line(lines: &mut Lines, offset: &mut u64, now: u64, dir: &Path, output_end: u64) -> bool {
+fn has_line(lines: &mut Lines, offset: &mut u64, now: u64, output: &OutputFiles, output_end: u64) -> bool {
     let mut buffer = Vec::new();
     while *offset < output_end {
         buffer.resize(READ_BYTES, 0);
-        let Ok((count, from)) = output::read_at(dir, *offset, &mut buffer) else {
+        let Ok((count, from)) = output.read_at(*offset, &mut buffer) else {
             return false;
         };
         if count == 0 {

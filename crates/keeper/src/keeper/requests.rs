@@ -9,7 +9,6 @@ use std::time::Duration;
 use berth_api::message::{Answer, Request};
 use berth_api::{Code, Problem, SessionState, Status, problem};
 use berth_core::{Actor, Command, Name, Refusal};
-use berth_store::store;
 
 use super::Keeper;
 use super::client_table::ClientWait;
@@ -159,10 +158,7 @@ impl Keeper {
     fn watch(&mut self, key: u64, from: u64) -> Result<Option<Answer>, Problem> {
         self.room_for_lasting()?;
         let committed = self.journal.history().seq;
-        let past = match from > committed {
-            true => Vec::new(),
-            false => store::read(self.identity.dir(), self.identity.session(), from)?,
-        };
+        let past = if from > committed { Vec::new() } else { self.identity.files().read(from)? };
         let answer = Answer::Done { status: Box::new(self.status()) };
         self.clients.answer(key, &answer);
         self.clients.watch(key, past.iter().filter(|event| event.seq().0 <= committed));

@@ -6,7 +6,7 @@
 //! on a network that is gone: a thread reads the branch.
 //! Not here: the other fields of a status (`Keeper::status`).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use berth_host::clock;
 use berth_host::dir::untrusted_kind;
 use berth_journal::Committed;
 use berth_store::history::{LastSaid, Stored};
-use berth_store::{History, view};
+use berth_store::{History, SessionFiles};
 
 use crate::branch;
 
@@ -81,8 +81,8 @@ impl BranchReader {
 
 impl StatusWriter {
     /// Begins with the status that the last run left.
-    pub(super) fn of(dir: &Path) -> Self {
-        let Some(old) = view::read_short_cut(dir) else { return Self::default() };
+    pub(super) fn of(files: &SessionFiles) -> Self {
+        let Some(old) = files.read_short_cut() else { return Self::default() };
         let last_said = match old.what.has_terminal() {
             true => LastSaid { prompt: old.last_prompt, answer: old.last_answer },
             false => LastSaid::default(),

@@ -6,7 +6,6 @@
 //! Not here: the lock itself (`berth_store::conversations`), the search (`writers`), the conversation during the run
 //! (`agent_conversation`).
 
-use std::path::Path;
 use std::time::Duration;
 
 use berth_api::message::Take;
@@ -15,6 +14,7 @@ use berth_core::{
     Actor, Conversation, Event, Interface, Observation, Origin, Refusal, Session, SessionId, Spec,
 };
 use berth_driver::{AgentTraits, Begin};
+use berth_store::SessionFiles;
 use berth_store::conversations::{Claim, ConversationLock};
 
 use super::trouble;
@@ -39,13 +39,13 @@ pub(super) struct TakeUp {
 impl TakeUp {
     /// Decides how, and takes the right to write it. Others who write it are ended if `take` means them.
     pub(super) fn prepare(
-        root: &Path,
-        id: &SessionId,
+        files: &SessionFiles,
         session: &Session,
         spec: &Spec,
         take: &Take,
         by: &Actor,
     ) -> Result<Self, Problem> {
+        let id = files.id();
         let name = session.name.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
         let begin = begin_of(session, spec, id, &name)?;
         let known = match &begin {
@@ -55,7 +55,7 @@ impl TakeUp {
         let Some(known) = known.filter(|_| !spec.conversation.is_empty()) else {
             return Ok(Self { begin, lock: None, inputs: vec![] });
         };
-        let lock = claim(root, id, spec, &known)?;
+        let lock = claim(files, spec, &known)?;
         let mut notes = vec![];
         let ended = |writer: &writers::Writer| {
             let event = AuditEvent::ConversationTaken {
@@ -64,7 +64,7 @@ impl TakeUp {
                 conversation_id: audit::plain(&known),
                 ended: audit::plain(&writer.line()),
             };
-            audit::note(root, &problem::describe(by), event);
+            audit::note(files.root(), &problem::describe(by), event);
         };
         if matches!(begin, Begin::Resume { .. }) {
             look_for_others(session, spec, &known, &name, take, &ended)?;
@@ -82,8 +82,9 @@ impl TakeUp {
     }
 }
 
-fn claim(root: &Path, id: &SessionId, spec: &Spec, known: &str) -> Result<ConversationLock, Problem> {
-    match ConversationLock::claim(root, &spec.conversation, known, id) {
+fn claim(files: &SessionFiles, spec: &Spec, known: &str) -> Result<ConversationLock, Problem> {
+    let id = files.id();
+    match files.home().claim_conversation(&spec.conversation, known, id) {
         Ok(Claim::Ours(lock)) => Ok(lock),
         // Our own last keeper, in its last moment.
         Ok(Claim::Held(Some(by))) if by == *id => {
@@ -131,8 +132,8 @@ fn look_for_others(
     let mut found = find().map_err(unclear)?;
     if !found.is_empty() && found.iter().all(|writer| take.means(writer.identity.pid)) {
         // Before anybody is ended: what another session keeps is not ended here, and then the rest stays as well.
-        if let Some((writer, dir)) = found.iter().find_map(|writer| Some((writer, writer.kept_in()?))) {
-            let session = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if let Some((writer, kept)) = found.iter().find_map(|writer| Some((writer, writer.kept_in()?))) {
+            let session = kept.id();
             let what =
                 format!("conversation {known} is being written in session {session}: {}", writer.line());
             return Err(Problem::new(Code::InUse, what).hint(format!("end that with `berth stop {session}`")));

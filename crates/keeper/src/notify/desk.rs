@@ -17,6 +17,7 @@ use berth_host::identity::Identity;
 use berth_host::lock::{LockFile, Probe, probe};
 use berth_host::process::command_line;
 use berth_host::{clock, dir, disk};
+use berth_store::SessionFiles;
 use berth_store::home::Home;
 use berth_store::store;
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,7 @@ const LOG: &str = "log.jsonl";
 #[derive(Clone, Debug)]
 pub struct Desk {
     dir: PathBuf,
-    sessions: PathBuf,
+    home: Home,
 }
 
 /// A place among those who work. Free again when this is dropped, or its holder dies.
@@ -90,7 +91,7 @@ pub enum Outcome {
 impl Desk {
     /// Opens it, or makes it.
     pub fn open(home: &Home) -> Result<Self, Problem> {
-        let desk = Self { dir: home.root().join("notify"), sessions: home.sessions().sessions_dir() };
+        let desk = Self { dir: home.root().join("notify"), home: home.sessions() };
         for place in [desk.dir.clone(), desk.dir.join(CLAIMS)] {
             dir::private_dir(&place).map_err(|error| {
                 Problem::new(Code::Refused, format!("cannot keep track of notifications: {error}"))
@@ -101,8 +102,8 @@ impl Desk {
     }
 
     /// The one in this state directory, if there ever was one. Makes nothing.
-    pub fn existing(root: &Path) -> Option<Self> {
-        let desk = Self { dir: root.join("notify"), sessions: root.join("sessions") };
+    pub fn existing(home: &Home) -> Option<Self> {
+        let desk = Self { dir: home.root().join("notify"), home: home.sessions() };
         desk.dir.is_dir().then_some(desk)
     }
 
@@ -158,7 +159,7 @@ impl Desk {
         for entry in fs::read_dir(claims)? {
             let name = entry?.file_name();
             let id = name.to_str().and_then(SessionId::parse);
-            if id.is_some_and(|id| !self.sessions.join(id.as_str()).exists()) {
+            if id.is_some_and(|id| !self.home.session(&id).exists()) {
                 fs::remove_file(claims.join(&name))?;
             }
         }
@@ -209,19 +210,18 @@ pub(crate) fn desk_dirs(root: &Path) -> [PathBuf; 2] {
     [dir.join(CLAIMS), dir]
 }
 
-/// Notes that the notifier for an event of the session in `dir` could not be started.
-pub(super) fn note_failure(dir: &Path, event: u64, occasion: Occasion, what: &str) {
-    let Ok((home, id)) = Home::of(dir) else { return };
+/// Notes that the notifier for an event of a session could not be started.
+pub(super) fn note_failure(files: &SessionFiles, event: u64, occasion: Occasion, what: &str) {
     let delivery = Delivery {
         at: Timestamp(clock::wall_ms()),
-        session: id.to_string(),
+        session: files.id().to_string(),
         event,
         what: occasion.word().to_owned(),
         detail: what.to_owned(),
         ..Delivery::default()
     };
     // There is nobody left to tell.
-    let _ = Desk::open(&home).map(|desk| desk.note(&delivery));
+    let _ = Desk::open(&files.home()).map(|desk| desk.note(&delivery));
 }
 
 /// Whether a process is proven to be a notifier: it was started as one, and it signed for a seat. It may be
@@ -230,10 +230,10 @@ pub(crate) fn is_at_work(pid: u32) -> bool {
     told_by(pid).is_some()
 }
 
-/// The directory of the session that a process tells of, if it is proven to be a notifier.
-pub(crate) fn told_by(pid: u32) -> Option<PathBuf> {
-    let dir = started_for(pid)?;
-    let desk = dir.parent().and_then(Path::parent).and_then(Desk::existing)?;
+/// The session that a process tells of, if it is proven to be a notifier.
+pub(crate) fn told_by(pid: u32) -> Option<SessionFiles> {
+    let session = started_for(pid)?;
+    let desk = Desk::existing(&session.home())?;
     let signature = store::signature(&Identity::of(pid).ok()?);
     let signed = |number| {
         let seat = desk.dir.join(format!("seat.{number}"));
@@ -241,19 +241,21 @@ pub(crate) fn told_by(pid: u32) -> Option<PathBuf> {
         fs::read(&seat).is_ok_and(|text| text.starts_with(signature.as_bytes()))
             && matches!(probe(&seat), Ok(Some(Probe::Held)))
     };
-    (0..MOST_AT_WORK).any(signed).then_some(dir)
+    (0..MOST_AT_WORK).any(signed).then_some(session)
 }
 
-/// The directory of the session that a process was started to tell of, by its command line alone: no proof that it does.
-pub(crate) fn started_for(pid: u32) -> Option<PathBuf> {
-    session_dir(&command_line(pid).ok()?)
+/// The session that a process was started to tell of, by its command line alone: no proof that it does.
+pub(crate) fn started_for(pid: u32) -> Option<SessionFiles> {
+    session_of(&command_line(pid).ok()?)
 }
 
-/// The session's directory a notifier's command line names.
-fn session_dir(line: &[u8]) -> Option<PathBuf> {
+/// The session that a notifier's command line names.
+fn session_of(line: &[u8]) -> Option<SessionFiles> {
     let mut words = line.split(|byte| *byte == 0).map(str::from_utf8);
     match (words.next(), words.next(), words.next()) {
-        (Some(Ok("berth")), Some(Ok(verb)), Some(Ok(dir))) if verb == NOTIFIER_VERB => Some(dir.into()),
+        (Some(Ok("berth")), Some(Ok(verb)), Some(Ok(dir))) if verb == NOTIFIER_VERB => {
+            SessionFiles::understand(dir.as_ref())
+        }
         _ => None,
     }
 }
@@ -337,7 +339,7 @@ mod tests {
         // A program that was started like a notifier.
         fs::write(place.0.join(NOTIFIER_VERB), "read line\n").expect("a script");
         let mut like = std::process::Command::new("sh");
-        like.arg0("berth").arg(NOTIFIER_VERB).arg(home.session_dir(&home.mint().expect("a session")));
+        like.arg0("berth").arg(NOTIFIER_VERB).arg(home.session(&home.mint().expect("a session")).argument());
         let mut like = like.current_dir(&place.0).stdin(Stdio::piped()).spawn().expect("sh");
         let seat = LockFile::open_or_create(&desk.dir.join("seat.0")).expect("a file");
         seat.write_text(&store::signature(&Identity::of(like.id()).expect("it lives"))).expect("a disk");

@@ -11,6 +11,7 @@ use berth_driver::{AgentTraits, WriterSign};
 use berth_host::identity::{Identity, ProcessStat};
 use berth_host::process::census;
 use berth_host::tree;
+use berth_store::SessionFiles;
 use berth_store::home::Home;
 use berth_store::keepers;
 use berth_transcript::{Kind, config_dir};
@@ -108,8 +109,8 @@ fn named(stat: &ProcessStat) -> Vec<String> {
 }
 
 impl Writer {
-    /// The directory of the session that keeps it, here or in another state directory.
-    pub fn kept_in(&self) -> Option<PathBuf> {
+    /// The session that keeps it, here or in another state directory.
+    pub fn kept_in(&self) -> Option<SessionFiles> {
         let stat = berth_host::identity::stat(self.identity.pid).ok()?;
         keepers::kept_by(self.identity.pid).or_else(|| foreign::keeper_above(&stat))
     }

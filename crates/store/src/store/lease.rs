@@ -8,7 +8,7 @@
 
 use std::cell::Cell;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use berth_api::{Code, Problem};
@@ -16,10 +16,9 @@ use berth_core::{Process, SessionId};
 use berth_host::identity::{Identity, Pidfd, Verdict, wait_for_exit};
 use berth_host::lock::{FileId, LockFile};
 
-use crate::{keepers, process};
+use crate::process;
+use crate::session_files::{LEASE_FILE, SessionFiles};
 
-/// The name of the lease file in a session's directory.
-const LEASE_FILE: &str = "lease";
 /// Readers look at a lease by locking it for an instant; claiming must outwait them.
 const CLAIM_PATIENCE: Duration = Duration::from_millis(200);
 /// How long a keeper that has released its lease may take to be gone: the kernel frees the locks of a dying process a
@@ -32,7 +31,7 @@ pub struct Lease {
     file: LockFile,
     /// The second lock, on the session's directory. `rm lease` or a rename over it leaves this one as it is.
     dir_lock: LockFile,
-    dir: PathBuf,
+    files: SessionFiles,
     file_id: FileId,
     dir_id: FileId,
     /// Whether the last holder signed the lease in this very directory. If not, the lease is new, or the directory is a
@@ -55,8 +54,9 @@ pub enum Standing {
 }
 
 impl Lease {
-    /// Claims the session in `dir`. `None` if another process has it; an error of the kind `NotFound` if it was purged.
-    pub fn claim(dir: &Path) -> io::Result<Option<Self>> {
+    /// Claims a session. `None` if another process has it; an error of the kind `NotFound` if it was purged.
+    pub fn claim(files: &SessionFiles) -> io::Result<Option<Self>> {
+        let dir = files.dir();
         let dir_lock = LockFile::open_dir(dir)?;
         let file = LockFile::open_or_create(&dir.join(LEASE_FILE))?;
         if !dir_lock.acquire(CLAIM_PATIENCE)? || !file.acquire(CLAIM_PATIENCE)? {
@@ -66,21 +66,21 @@ impl Lease {
         if !dir_lock.is_at(dir)? || !file.is_at(&dir.join(LEASE_FILE))? {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the session was purged"));
         }
-        Self::held(file, dir_lock, dir).map(Some)
+        Self::held(file, dir_lock, files).map(Some)
     }
 
     /// A lease whose two locks came along through an exec.
-    pub fn inherited(file: LockFile, dir_lock: LockFile, dir: &Path) -> io::Result<Self> {
-        Self::held(file, dir_lock, dir)
+    pub fn inherited(file: LockFile, dir_lock: LockFile, files: &SessionFiles) -> io::Result<Self> {
+        Self::held(file, dir_lock, files)
     }
 
-    fn held(file: LockFile, dir_lock: LockFile, dir: &Path) -> io::Result<Self> {
+    fn held(file: LockFile, dir_lock: LockFile, files: &SessionFiles) -> io::Result<Self> {
         let (file_id, dir_id) = (file.id()?, dir_lock.id()?);
         let was_signed_here = file.read_text().is_ok_and(|text| text.contains(&place(dir_id)));
         Ok(Self {
             file,
             dir_lock,
-            dir: dir.to_owned(),
+            files: files.clone(),
             file_id,
             dir_id,
             was_signed_here,
@@ -106,22 +106,58 @@ impl Lease {
 
     /// Whether file and directory are still those that were locked. Costs one `stat` while they are.
     pub fn standing(&self) -> io::Result<Standing> {
-        if FileId::at(&self.dir.join(LEASE_FILE))? == Some(self.file_id) {
+        if FileId::at(&self.files.dir().join(LEASE_FILE))? == Some(self.file_id) {
             return Ok(Standing::Intact);
         }
-        Ok(match FileId::at(&self.dir)? {
+        Ok(match FileId::at(self.files.dir())? {
             Some(there) if there == self.dir_id => Standing::FileReplaced,
             Some(_) | None => Standing::DirectoryReplaced,
         })
     }
 
     /// Refuses a commit if file or directory are no longer those that were locked.
-    pub fn confirm(&self, id: &SessionId) -> Result<(), Problem> {
+    pub fn confirm(&self) -> Result<(), Problem> {
         match self.standing() {
             Ok(Standing::Intact) => Ok(()),
-            Ok(lost) => Err(lost_problem(lost, id.as_str(), &self.dir)),
-            Err(error) => Err(unreadable(&self.dir, &error)),
+            Ok(lost) => Err(self.lost_problem(lost, self.files.id().as_str())),
+            Err(error) => Err(self.unreadable(&error)),
         }
+    }
+
+    /// The session that is claimed.
+    pub fn files(&self) -> &SessionFiles {
+        &self.files
+    }
+
+    /// The answer to a request that cannot be committed because of what became of the lease.
+    pub fn lost_problem(&self, lost: Standing, session: &str) -> Problem {
+        let (what, hint) = match lost {
+            Standing::Intact | Standing::FileReplaced => (
+                "the lease file of session `{}` was removed or replaced while its keeper ran",
+                format!(
+                    "nothing that was accepted before is lost. Keep cleaners and restores away from {}; when the run is \
+                     over, `berth resume {session}` or the next `berth send` goes on",
+                    self.files.display()
+                ),
+            ),
+            Standing::DirectoryReplaced => (
+                "the directory of session `{}` was moved away or replaced while its keeper ran",
+                format!(
+                    "what was accepted before is in the original directory; put it back at {} once the keeper is gone",
+                    self.files.display()
+                ),
+            ),
+        };
+        let what =
+            format!("{}: this was not accepted, and the keeper ends its run", what.replace("{}", session));
+        Problem::new(Code::Unavailable, what).hint(hint)
+    }
+
+    /// The answer to a request that cannot be committed because the lease cannot be looked at.
+    pub fn unreadable(&self, error: &io::Error) -> Problem {
+        let path = self.files.dir().join(LEASE_FILE);
+        Problem::new(Code::Unavailable, format!("cannot look at the lease {}: {error}", path.display()))
+            .hint("nothing was accepted; try again")
     }
 
     /// Marks the session as new: it cannot have had another keeper.
@@ -131,7 +167,8 @@ impl Lease {
 
     /// Proves that no other process may still be the keeper of this session: `recorded` is the one that its journal
     /// names last.
-    pub fn prove_sole_keeper(&self, id: &SessionId, recorded: Option<&Process>) -> Result<(), Problem> {
+    pub fn prove_sole_keeper(&self, recorded: Option<&Process>) -> Result<(), Problem> {
+        let id = self.files.id();
         let until = Instant::now() + KEEPER_PATIENCE;
         while let Some((pid, pidfd)) = self.other_keeper(id, recorded)? {
             let left = until.saturating_duration_since(Instant::now());
@@ -166,7 +203,7 @@ impl Lease {
         }
         // The journal of an older copy does not name the keeper that lives. Searching all processes is expensive, and is
         // needed only for a lease that is new or came with a copy.
-        let live = keepers::keeper_started_for(&self.dir).map_err(|error| {
+        let live = self.files.keeper_started_here().map_err(|error| {
             let what = format!("cannot tell whether session {id} has another keeper: {error}");
             Problem::new(Code::Refused, what).hint("nothing was changed")
         })?;
@@ -190,36 +227,6 @@ fn kept_elsewhere(id: &SessionId, pid: u32) -> Problem {
     ))
 }
 
-/// The answer to a request that cannot be committed because of what became of the lease.
-pub fn lost_problem(lost: Standing, session: &str, dir: &Path) -> Problem {
-    let (what, hint) = match lost {
-        Standing::Intact | Standing::FileReplaced => (
-            "the lease file of session `{}` was removed or replaced while its keeper ran",
-            format!(
-                "nothing that was accepted before is lost. Keep cleaners and restores away from {}; when the run is \
-                 over, `berth resume {session}` or the next `berth send` goes on",
-                dir.display()
-            ),
-        ),
-        Standing::DirectoryReplaced => (
-            "the directory of session `{}` was moved away or replaced while its keeper ran",
-            format!(
-                "what was accepted before is in the original directory; put it back at {} once the keeper is gone",
-                dir.display()
-            ),
-        ),
-    };
-    let what = format!("{}: this was not accepted, and the keeper ends its run", what.replace("{}", session));
-    Problem::new(Code::Unavailable, what).hint(hint)
-}
-
-/// The answer to a request that cannot be committed because the lease cannot be looked at.
-pub fn unreadable(dir: &Path, error: &io::Error) -> Problem {
-    let path = dir.join(LEASE_FILE);
-    Problem::new(Code::Unavailable, format!("cannot look at the lease {}: {error}", path.display()))
-        .hint("nothing was accepted; try again")
-}
-
 /// What a lease held by this process begins with.
 pub fn signature(holder: &Identity) -> String {
     format!("pid={} start={} boot={} ", holder.pid, holder.start_ticks, holder.boot)
@@ -237,7 +244,7 @@ pub fn signed_by(text: &str) -> Option<Identity> {
 
 /// What the lease in `dir` says about who holds, or last held it. A lease that is missing is not made: a new file would
 /// hide that the old one was removed.
-pub fn holder(dir: &Path) -> String {
+pub(crate) fn holder(dir: &Path) -> String {
     let text = LockFile::open_existing(&dir.join(LEASE_FILE))
         .and_then(|file| file.map_or_else(|| Ok("missing".to_owned()), |file| file.read_text()));
     text.map_or_else(|error| format!("unreadable: {error}"), |text| text.trim().to_owned())

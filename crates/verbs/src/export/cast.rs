@@ -9,7 +9,6 @@
 use std::time::Duration;
 
 use berth_api::{Problem, redact};
-use berth_store::output;
 use serde::Serialize;
 
 use super::{Exported, Write};
@@ -40,12 +39,12 @@ pub fn write(
     progress: &dyn Progress,
     target: &mut Write<'_>,
 ) -> Result<(), Problem> {
-    let wrong = |error: std::io::Error| crate::transcript::unreadable(&session.output, &error);
-    let index = output::time_index(&session.output).map_err(wrong)?;
-    let end = output::end_of(&session.output).map_err(wrong)?.min(session.until);
+    let wrong = |error: std::io::Error| crate::transcript::unreadable(session.output.display(), &error);
+    let index = session.output.time_index().map_err(wrong)?;
+    let end = session.output.end().map_err(wrong)?.min(session.until);
     let mut clock = Clock::new(&index, session.from);
     let status = &session.status;
-    let sizes = output::sizes(&session.output, session.from).map_err(wrong)?;
+    let sizes = session.output.sizes(session.from).map_err(wrong)?;
     let mut sizes = sizes.iter().copied().peekable();
     let first = sizes.next_if(|(at, _)| *at <= session.from).map(|(_, size)| (size.cols, size.rows));
     let known = first.unwrap_or((status.cols, status.rows));
@@ -65,7 +64,7 @@ pub fn write(
     let mut text = Text::default();
     let (mut offset, mut buffer) = (session.from, vec![0; READ_BYTES]);
     while offset < end {
-        let (count, at) = output::read_at(&session.output, offset, &mut buffer).map_err(wrong)?;
+        let (count, at) = session.output.read_at(offset, &mut buffer).map_err(wrong)?;
         // No event has bytes of two moments, and none has bytes that are not meant.
         let until = clock.advance(at).unwrap_or(u64::MAX).min(end);
         while let Some((_, size)) = sizes.next_if(|(from, _)| *from <= at) {

@@ -10,7 +10,6 @@ use berth_api::record::Interface;
 use berth_api::turn::TurnView;
 use berth_api::{Problem, Timestamp, TurnState};
 use berth_screen::{Scroll, Size};
-use berth_store::output;
 
 use super::{Exported, Own, Write};
 use crate::foreign::said::{self, Said};
@@ -25,7 +24,7 @@ const SUMMARY_CHARS: usize = 100;
 /// Writes the transcript.
 pub fn write(session: &Exported, progress: &dyn Progress, target: &mut Write<'_>) -> Result<(), Problem> {
     target(head(session).as_bytes())?;
-    let end = output::end_of(&session.output).unwrap_or(0).min(session.until);
+    let end = session.output.end().unwrap_or(0).min(session.until);
     progress.begin(end.saturating_sub(session.from));
     match &session.own {
         Own::Nothing => {}
@@ -213,8 +212,10 @@ fn terminal(
     // The size that it had last: what was written at another one is wrapped as if it had been this one.
     let mut scroll = Scroll::new(Size { rows: session.status.rows, cols: session.status.cols });
     while offset < end {
-        let (count, at) = output::read_at(&session.output, offset, &mut buffer)
-            .map_err(|error| unreadable(&session.output, &error))?;
+        let (count, at) = session
+            .output
+            .read_at(offset, &mut buffer)
+            .map_err(|error| unreadable(session.output.display(), &error))?;
         let count = count.min(usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX));
         if count == 0 {
             break;

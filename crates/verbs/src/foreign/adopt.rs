@@ -165,8 +165,8 @@ fn wait(
     loop {
         let found = others(conversation)?;
         let Some(writer) = found.first() else { return Ok(()) };
-        if let Some(dir) = writer.kept_in() {
-            let session = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if let Some(kept) = writer.kept_in() {
+            let session = kept.id();
             let what = format!("conversation {} is being written in session {session}", conversation.id);
             return Err(Problem::new(Code::InUse, what).hint(format!("end that with `berth stop {session}`")));
         }

@@ -76,14 +76,14 @@ pub(crate) fn read_until(path: &Path, until: Option<u64>) -> Result<Said, Proble
     let allowed = Allowed::whole(file.take(until), size.min(until));
     allowed
         .and_then(|file| read_from(kind, file, 0, MAX_KEPT_BYTES))
-        .map_err(|error| crate::transcript::unreadable(path, &error))
+        .map_err(|error| crate::transcript::unreadable(path.display(), &error))
 }
 
 /// The newest exchanges of a conversation that begin before `until` (in bytes of its file), at most `limit`. There is
 /// more before them if [`Said::cut`] says so: ask again with the offset of the first.
 pub fn tail(path: &Path, until: Option<u64>, limit: usize) -> Result<Said, Problem> {
     let (kind, file) = opened(path)?;
-    tail_of(kind, &file, until, limit).map_err(|error| crate::transcript::unreadable(path, &error))
+    tail_of(kind, &file, until, limit).map_err(|error| crate::transcript::unreadable(path.display(), &error))
 }
 
 fn opened(path: &Path) -> Result<(Kind, File), Problem> {

@@ -8,13 +8,14 @@
 use std::collections::HashSet;
 use std::io;
 use std::ops::{ControlFlow, Range};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use berth_api::record::Event;
 use berth_api::{Code, Problem, Status, Timestamp};
 use berth_core::SessionId;
 use berth_keeper::turn;
-use berth_store::{History, output, store, turn_view};
+use berth_store::SessionFiles;
+use berth_store::{History, turn_view};
 
 use super::lines::{Context, Found, Gather, Kind, Piece, Scratch, Source, may_match, search};
 use super::pattern::Pattern;
@@ -29,8 +30,8 @@ const FIRST_EVENTS: u64 = 4;
 pub struct Subject {
     /// Its id.
     pub id: SessionId,
-    /// Where it lives.
-    pub dir: PathBuf,
+    /// Its record.
+    pub files: SessionFiles,
     /// As far as it is known: its record may be damaged.
     pub status: Status,
 }
@@ -70,7 +71,7 @@ impl Subject {
         if self.status.what.conversation.is_empty() {
             return (Vec::new(), false);
         }
-        let (events, damage) = store::salvage(&self.dir, &self.id);
+        let (events, damage) = self.files.salvage();
         let (paths, is_all) = own_files(&events);
         (paths, is_all && damage.is_none())
     }
@@ -88,7 +89,7 @@ impl Subject {
     /// The agent's own record of a conversation that was had without us, up to where it was imported.
     fn said_elsewhere(&self, context: Context) -> Vec<Job> {
         // The first events of a session say whether it was.
-        let events = store::read_range(&self.dir, &self.id, 1, FIRST_EVENTS, usize::MAX).unwrap_or_default();
+        let events = self.files.read_range(1, FIRST_EVENTS, usize::MAX).unwrap_or_default();
         let imported = events.iter().find_map(|event| match &event.get().event {
             berth_core::Event::Imported { bytes, .. } => Some(*bytes),
             _ => None,
@@ -100,8 +101,8 @@ impl Subject {
     }
 
     fn output(&self) -> Result<Source, Problem> {
-        let dir = self.dir.join("output");
-        let files = output::files(&dir).map_err(|error| unreadable(&dir, &error))?;
+        let output = self.files.output();
+        let files = output.files().map_err(|error| unreadable(output.display(), &error))?;
         let pieces = files
             .into_iter()
             .map(|(path, start, bytes)| Piece { path, start, bytes, until: u64::MAX })
@@ -122,8 +123,8 @@ fn split(part: Part, source: Source, context: Context) -> Vec<Job> {
     ranges.map(job).collect()
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Problem {
-    Problem::new(Code::Refused, format!("cannot search {}: {error}", path.display()))
+fn unreadable(place: impl std::fmt::Display, error: &io::Error) -> Problem {
+    Problem::new(Code::Refused, format!("cannot search {place}: {error}"))
         .hint("the rest was searched; check that you may read it")
 }
 
@@ -215,9 +216,9 @@ impl Job {
         let mut gather = Gather::new(pattern, extent.context, extent.most);
         let searched = search(&self.source, self.range.clone(), &mut gather, scratch, read);
         let place = &self.source.pieces[self.range.start].path;
-        let problems = searched.err().map(|error| unreadable(place, &error)).into_iter().collect();
+        let problems = searched.err().map(|error| unreadable(place.display(), &error)).into_iter().collect();
         let is_output = self.part == Part::Output;
-        let index = if is_output && !gather.found.is_empty() { times(&subject.dir) } else { Vec::new() };
+        let index = if is_output && !gather.found.is_empty() { times(&subject.files) } else { Vec::new() };
         let hit = |found: Found| Hit {
             part: self.part,
             turn: None,
@@ -237,23 +238,23 @@ impl Job {
         read: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> (Vec<Hit>, Vec<Problem>) {
         let mut problems = Vec::new();
-        let journal = journal(&subject.dir);
+        let journal = journal(&subject.files);
         let may_be_said = may_match(&journal, pattern, scratch, &mut |_| ControlFlow::Continue(()));
         let mut gather = Gather::new(pattern, extent.context, extent.most);
         let searched = search(&self.source, 0..self.source.pieces.len(), &mut gather, scratch, read);
-        problems.extend(searched.err().map(|error| unreadable(&subject.dir.join("output"), &error)));
+        problems.extend(searched.err().map(|error| unreadable(subject.files.output().display(), &error)));
         let worked = gather.found;
         // If it cannot be read that is said by who reads it properly.
         if worked.is_empty() && matches!(may_be_said, Ok(false)) {
             return (Vec::new(), problems);
         }
-        let (events, damage) = store::salvage(&subject.dir, &subject.id);
+        let (events, damage) = subject.files.salvage();
         problems.extend(damage);
         let views = turn_view::views(&events, &subject.id);
         let mut hits = said(&events, pattern, extent);
         let known: HashSet<(Option<u64>, Vec<u8>)> =
             hits.iter().map(|hit| (hit.turn, hit.found.text.clone())).collect();
-        let index = if worked.is_empty() { Vec::new() } else { times(&subject.dir) };
+        let index = if worked.is_empty() { Vec::new() } else { times(&subject.files) };
         let mut begun: Vec<(u64, u64)> =
             views.iter().filter_map(|view| Some((view.output_from?, view.number))).collect();
         begun.sort_unstable();
@@ -316,11 +317,7 @@ fn said(
 }
 
 /// The files of the journal, as bytes.
-fn journal(dir: &Path) -> Source {
-    let entries = std::fs::read_dir(dir.join("journal")).into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|ending| ending == "log"));
-    paths.sort();
+fn journal(session: &SessionFiles) -> Source {
     let piece = |(number, path): (usize, PathBuf)| Piece {
         bytes: path.metadata().map_or(0, |file| file.len()),
         path,
@@ -328,11 +325,14 @@ fn journal(dir: &Path) -> Source {
         start: (number as u64) << 48,
         until: u64::MAX,
     };
-    Source { kind: Kind::Records, pieces: paths.into_iter().enumerate().map(piece).collect() }
+    Source {
+        kind: Kind::Records,
+        pieces: session.journal_files().into_iter().enumerate().map(piece).collect(),
+    }
 }
 
-fn times(dir: &Path) -> Vec<(u64, u64)> {
-    output::time_index(&dir.join("output")).unwrap_or_default()
+fn times(session: &SessionFiles) -> Vec<(u64, u64)> {
+    session.output().time_index().unwrap_or_default()
 }
 
 /// When the byte at this offset was written.

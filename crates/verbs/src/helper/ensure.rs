@@ -3,9 +3,7 @@
 //! Promise: of any number who ask at once, one starts it and all own it; nobody is given one that is
 //! being ended. The lock on starting is held only while one is started, not while it gets ready.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -17,7 +15,6 @@ use berth_api::{Code, Connection, Problem, SessionState, Status};
 use berth_core::{Name, OWNERLESS_GRACE, PROOF_PATIENCE, Scope, SessionId};
 use berth_keeper::helpers::{self, helper_id};
 use berth_keeper::{recover, start};
-use berth_store::stranger::StrangeHolder;
 
 use super::{described, reworded};
 use crate::ctx::Ctx;
@@ -239,7 +236,7 @@ fn wait_until_free(ctx: &Ctx, id: &SessionId) {
     let started = Instant::now();
     let mut pause = Duration::from_micros(200);
     while ctx.is_kept(id) && started.elapsed() < recover::GOODBYE_PATIENCE {
-        if ctx.home.session_dir(id).join(berth_api::client::SOCKET_NAME).exists() {
+        if ctx.home.session(id).has_socket() {
             // Somebody else was faster: there is a new one to join.
             return;
         }
@@ -250,8 +247,9 @@ fn wait_until_free(ctx: &Ctx, id: &SessionId) {
 
 fn start(ctx: &Ctx, wish: &Wish) -> Result<Tried, Problem> {
     wait_until_free(ctx, &wish.id);
-    StrangeHolder::refuse(&ctx.home.session_dir(&wish.id), wish.terms.name.as_str())?;
-    make_dirs(ctx, &wish.id)?;
+    let files = ctx.home.session(&wish.id);
+    files.refuse_stranger(wish.terms.name.as_str())?;
+    files.make()?;
     let lock = helpers::starting(&ctx.home, &wish.id)?;
     if ctx.is_kept(&wish.id) {
         return Ok(Tried::Again(None));
@@ -295,18 +293,4 @@ fn went_away(wish: &Wish, why: &str) -> Problem {
 
 fn odd(answer: &Answer) -> Problem {
     Problem::new(Code::Bug, format!("the keeper gave an odd answer: {answer:?}"))
-}
-
-/// The directories of a helper, which stay for all its runs.
-fn make_dirs(ctx: &Ctx, id: &SessionId) -> Result<(), Problem> {
-    let dir = ctx.home.session_dir(id);
-    for dir in [dir.clone(), dir.join("journal")] {
-        match fs::DirBuilder::new().mode(0o700).create(&dir) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(Problem::new(Code::Refused, format!("cannot make {}: {error}", dir.display())));
-            }
-            Ok(()) | Err(_) => {}
-        }
-    }
-    Ok(())
 }

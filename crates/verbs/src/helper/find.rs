@@ -94,13 +94,11 @@ fn named(ctx: &Ctx, text: &str, place: Option<&str>) -> Result<Named, Problem> {
 }
 
 pub(crate) fn ids(ctx: &Ctx) -> Result<Vec<SessionId>, Problem> {
-    ctx.home.session_ids().map_err(|error| {
-        Problem::new(Code::Refused, format!("cannot list {}: {error}", ctx.home.sessions_dir().display()))
-    })
+    ctx.home.list()
 }
 
 fn whole_id(ctx: &Ctx, text: &str) -> Option<SessionId> {
-    SessionId::parse(text).filter(|id| ctx.home.session_dir(id).exists())
+    SessionId::parse(text).filter(|id| ctx.home.session(id).exists())
 }
 
 /// What the name means here: in this directory, then in this account.
@@ -119,7 +117,7 @@ fn here(ctx: &Ctx, text: &str, place: Option<&str>, known: &[Status]) -> Option<
     let ids = ids_here(ctx, text, place);
     let is_up = |id: &&SessionId| of_id(id).is_some_and(|status| status.state != SessionState::Stopped);
     let found = ids.iter().find(is_up).or_else(|| ids.iter().find(|id| of_id(id).is_some()));
-    let found = found.filter(|id| ctx.home.session_dir(id).exists()).cloned();
+    let found = found.filter(|id| ctx.home.session(id).exists()).cloned();
     // A directory that is gone has no identity any more; its helper is known by the path it had.
     let is_gone = place.is_some_and(|dir| !Path::new(dir).exists());
     let had_path = |status: &&Status| status.helper.as_ref().is_some_and(|it| it.dir.as_deref() == place);

@@ -95,7 +95,7 @@ pub fn conflict(
     mine: &Holder,
     agent: &Agent,
 ) -> Option<Other> {
-    if let Some(id) = conversations::held_by(root, &mine.kind, &mine.conversation_id)
+    if let Some(id) = conversations::held_by(&Home::at(root.to_owned()), &mine.kind, &mine.conversation_id)
         && agent.session.as_deref() != Some(id.as_str())
     {
         let home = Home::open(root.to_owned()).ok();

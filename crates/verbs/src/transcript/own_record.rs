@@ -13,8 +13,8 @@ use berth_api::{Problem, Status, Timestamp};
 use berth_core::{Event, Origin, SessionId};
 use berth_journal::Committed;
 use berth_keeper::turn;
+use berth_store::History;
 use berth_store::history::Stored;
-use berth_store::{History, store};
 use berth_transcript::Kind;
 
 use super::{ItemsFrom, Recorded, Told};
@@ -43,8 +43,7 @@ pub(crate) struct OwnRecord {
 /// The record of this session's conversation, if there is one that has something which no turn has.
 pub(crate) fn find(ctx: &Ctx, id: &SessionId, status: &Status) -> Result<Option<OwnRecord>, Problem> {
     let Some(kind) = Kind::of(&status.what.conversation) else { return Ok(None) };
-    let dir = ctx.home.session_dir(id);
-    let events = store::read_range(&dir, id, 1, FIRST_EVENTS, usize::MAX).unwrap_or_default();
+    let events = ctx.home.session(id).read_range(1, FIRST_EVENTS, usize::MAX).unwrap_or_default();
     let imported = events.iter().find_map(|event| match &event.get().event {
         Event::Imported { bytes, .. } => Some(*bytes),
         _ => None,

@@ -1,8 +1,9 @@
 //! `berth helper show`: everything known about a helper.
 
 use berth_api::{Problem, SessionState, Status};
+use berth_core::SessionId;
 use berth_screen::Plain;
-use berth_store::output;
+use berth_store::output::OutputFiles;
 
 use super::{described, find, reworded};
 use crate::args::HelperShow;
@@ -56,19 +57,19 @@ fn lines(helpers: &Ctx, status: &Status) -> Visible {
     rows.extend(status.keeper_pid.map(|pid| ("keeper", format!("pid {pid}"))));
     rows.extend(status.started_at.map(|at| ("started", format!("{at} ({} ago)", print::ago(at)))));
     rows.push(("output", format!("{} bytes", status.output_bytes)));
-    let dir = helpers.home.sessions_dir().join(&status.id);
-    rows.push(("record", dir.display().to_string()));
+    let files = SessionId::parse(&status.id).map(|id| helpers.home.session(&id));
+    rows.extend(files.iter().map(|files| ("record", files.display().to_string())));
     rows.extend(status.left.iter().map(|left| ("left over", left.clone())));
     let mut text = print::labelled(rows, (&status.state).into());
-    for line in last_lines(&dir.join("output"), status.output_from) {
+    for line in files.iter().flat_map(|files| last_lines(&files.output(), status.output_from)) {
         text.push(format!("  | {line}\n"));
     }
     text
 }
 
 /// What the current or last run printed last.
-fn last_lines(dir: &std::path::Path, from: u64) -> Vec<String> {
-    let bytes = output::tail(dir, from, LAST_BYTES).unwrap_or_default();
+fn last_lines(output: &OutputFiles, from: u64) -> Vec<String> {
+    let bytes = output.tail(from, LAST_BYTES).unwrap_or_default();
     let mut text = Vec::new();
     Plain::default().feed(&bytes, &mut text);
     let text = String::from_utf8_lossy(&text);

@@ -8,11 +8,12 @@
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use berth_core::SessionId;
 use berth_host::identity;
 use berth_keeper::members::{Evidence, Members};
+use berth_store::view::modified_ms;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::super::model::Pulse;
@@ -77,12 +78,11 @@ pub(super) fn measure(ctx: &Arc<Ctx>, mailbox: &Mailbox) {
 
 fn cheap_signs(ctx: &Ctx, seen: &Seen) -> Pulse {
     let file = seen.output_file.as_ref();
-    let path = file.map(|file| ctx.home.session_dir(&seen.id).join("output").join(file));
-    let written = path.and_then(|path| path.metadata().ok()?.modified().ok());
-    let written = written.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let written = file.and_then(|file| ctx.home.session(&seen.id).output().metadata(file).ok());
+    let written = written.as_ref().and_then(modified_ms);
     Pulse {
         memory_bytes: None,
-        last_activity_at: written.and_then(|at| u64::try_from(at.as_millis()).ok()).unwrap_or(0),
+        last_activity_at: written.unwrap_or(0),
         suspended: identity::stat(seen.keeper_pid).is_ok_and(|stat| matches!(stat.state, 'T' | 't')),
     }
 }

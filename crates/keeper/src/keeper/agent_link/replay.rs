@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use berth_core::{AskOption, Event, Reply};
 use berth_driver::{Driver, Out, Update};
-use berth_store::{History, store};
+use berth_store::History;
 
 use super::AgentLink;
 use crate::keeper::identity::KeeperIdentity;
@@ -32,7 +32,7 @@ impl AgentLink {
         let given = turn::given(session);
         let asked: Vec<String> = session.turns.asks.iter().map(|ask| ask.request.clone()).collect();
         let given_at = session.turns.current.as_ref().map(|current| current.output_from);
-        let output = identity.output_dir();
+        let output = identity.files().output();
         let driver = self.driver.as_mut();
         let (mut news, mut entered, mut answered, mut is_ready) = (Vec::new(), None, Vec::new(), false);
         let mut context = None;
@@ -82,7 +82,7 @@ impl AgentLink {
         };
         self.live_turn.restore(said.take());
         if !answered.is_empty() {
-            match store::read(identity.dir(), identity.session(), history.run_seq.max(1)) {
+            match identity.files().read(history.run_seq.max(1)) {
                 Ok(events) => {
                     let replies = replies_of_run(events.iter().map(|event| &event.get().event));
                     answer_again(driver, &replies, answered, &asked);
