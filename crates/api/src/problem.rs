@@ -165,6 +165,11 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
         .hint(format!(
             "watch with `berth attach {session} --observe`, or take over with `berth attach {session} --take`"
         )),
+        Refusal::StaleEpoch { given, current } => Problem::new(
+            Code::Held,
+            format!("session `{session}` was claimed again: run {given} cannot begin after run {current}"),
+        )
+        .hint("try again"),
         Refusal::StaleFence { given, current } => Problem::new(
             Code::Held,
             format!(
@@ -358,6 +363,11 @@ pub fn helper_refusal(what: &Refusal, helper: &str) -> Problem {
             Code::Held,
             format!("another client is attached to helper `{helper}`: {}", describe(by)),
         ),
+        Refusal::StaleEpoch { given, current } => Problem::new(
+            Code::Held,
+            format!("helper `{helper}` was claimed again: run {given} cannot begin after run {current}"),
+        )
+        .hint("try again"),
         Refusal::StaleFence { .. } => {
             Problem::new(Code::Held, format!("another writer took helper `{helper}` over"))
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::turns::{BadAnswer, Expiry, Final, Prompt, Release, Wish};
 use crate::{
-    Actor, Boundary, Event, Fence, Interface, Name, Now, Owner, Phase, PolicyChange, Process, Session,
+    Actor, Boundary, Epoch, Event, Fence, Interface, Name, Now, Owner, Phase, PolicyChange, Process, Session,
     SessionId, Spec, Terms, interface, life, owners, turns,
 };
 
@@ -20,6 +20,8 @@ pub enum Command {
     },
     /// Begin the next run.
     Start {
+        /** The number of the run, from the claim on the session. */
+        epoch: Epoch,
         /** Who will hold it. */
         keeper: Process,
         /** Where its output will begin. */
@@ -204,6 +206,13 @@ pub enum Refusal {
         /** The number that counts. */
         current: Fence,
     },
+    /// The run would have a number that is taken: its claim on the session is an old one.
+    StaleEpoch {
+        /** The number it came with. */
+        given: Epoch,
+        /** The number of the last run. */
+        current: Epoch,
+    },
     /// It is not a helper, or one of an older version: nobody knows who uses it.
     NotShared,
     /// The record is of a helper with another name or of another place.
@@ -370,9 +379,12 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
         Command::Start { keeper, .. } if session.is_expired(&keeper.boot, now.boot_ms) => {
             Err(Refusal::Expired)
         }
-        Command::Start { keeper, output_from, boundary } => {
+        Command::Start { epoch, .. } if epoch <= session.epoch => {
+            Err(Refusal::StaleEpoch { given: epoch, current: session.epoch })
+        }
+        Command::Start { epoch, keeper, output_from, boundary } => {
             let expiry = expiry(session, &keeper, now);
-            let start = Event::RunStarting { epoch: session.epoch.next(), keeper, output_from, boundary };
+            let start = Event::RunStarting { epoch, keeper, output_from, boundary };
             Ok(expiry.into_iter().chain([start]).collect())
         }
         Command::Stop { by, grace } => Ok(stop(session, by, grace, now)),

@@ -32,7 +32,12 @@ impl Story {
         let mut story = Self { now: at(0), ..Self::default() };
         story.order(Command::Create { spec: Spec::default(), name: None }).expect("a new session");
         story
-            .order(Command::Start { keeper: process(1), output_from: 0, boundary: Boundary::default() })
+            .order(Command::Start {
+                epoch: Epoch(1),
+                keeper: process(1),
+                output_from: 0,
+                boundary: Boundary::default(),
+            })
             .expect("a first run");
         story.see(Observation::Spawned { epoch: Epoch(1), agent: process(2) });
         story
@@ -74,7 +79,12 @@ fn a_run_is_recorded_before_it_is_owed() {
     story.order(Command::Create { spec: Spec::default(), name: None }).expect("new");
     assert_eq!(effects(&story.session), vec![]);
     story
-        .order(Command::Start { keeper: process(1), output_from: 0, boundary: Boundary::default() })
+        .order(Command::Start {
+            epoch: Epoch(1),
+            keeper: process(1),
+            output_from: 0,
+            boundary: Boundary::default(),
+        })
         .expect("first run");
     assert_eq!(effects(&story.session), vec![Effect::Spawn { epoch: Epoch(1) }]);
     story.see(Observation::Spawned { epoch: Epoch(1), agent: process(2) });
@@ -85,7 +95,8 @@ fn a_run_is_recorded_before_it_is_owed() {
 #[test]
 fn a_live_run_refuses_a_second_one() {
     let mut story = Story::running();
-    let again = Command::Start { keeper: process(5), output_from: 0, boundary: Boundary::default() };
+    let again =
+        Command::Start { epoch: Epoch(2), keeper: process(5), output_from: 0, boundary: Boundary::default() };
     assert_eq!(story.order(again.clone()), Err(Refusal::AlreadyRunning));
     story.stop(100);
     assert_eq!(story.order(again), Err(Refusal::AlreadyRunning));
@@ -98,11 +109,29 @@ fn a_session_is_created_once() {
     assert_eq!(story.order(create), Err(Refusal::AlreadyCreated));
 }
 
+#[test]
+fn a_run_whose_epoch_is_not_larger_than_the_last_one_is_refused() {
+    let mut story = Story::running();
+    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0), oom: false });
+    story.see(Observation::Empty { epoch: Epoch(1) });
+    let start = |epoch| Command::Start {
+        epoch: Epoch(epoch),
+        keeper: process(3),
+        output_from: 0,
+        boundary: Boundary::default(),
+    };
+    let stale = Refusal::StaleEpoch { given: Epoch(1), current: Epoch(1) };
+    assert_eq!(story.order(start(1)), Err(stale));
+    story.order(start(7)).expect("a later claim, after others that began no run");
+    assert_eq!(story.session.epoch, Epoch(7));
+}
+
 /// Found by seed 73 of the simulation: the maker of a session died before its first event was on disk.
 #[test]
 fn nothing_is_run_or_named_before_it_is_created() {
     let mut story = Story::default();
-    let start = Command::Start { keeper: process(1), output_from: 0, boundary: Boundary::default() };
+    let start =
+        Command::Start { epoch: Epoch(1), keeper: process(1), output_from: 0, boundary: Boundary::default() };
     assert_eq!(story.order(start), Err(Refusal::NotCreated));
     let name = Name::parse("early").expect("a name");
     assert_eq!(story.order(Command::Rename { name }), Err(Refusal::NotCreated));
@@ -202,7 +231,12 @@ fn reports_of_an_earlier_run_are_ignored() {
     story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0), oom: false });
     story.see(Observation::Empty { epoch: Epoch(1) });
     story
-        .order(Command::Start { keeper: process(3), output_from: 7, boundary: Boundary::default() })
+        .order(Command::Start {
+            epoch: Epoch(2),
+            keeper: process(3),
+            output_from: 7,
+            boundary: Boundary::default(),
+        })
         .expect("the last run is over");
     assert_eq!(story.session.epoch, Epoch(2));
     for late in [
@@ -243,7 +277,12 @@ fn a_run_that_could_not_start_says_why() {
     let mut story = Story::default();
     story.order(Command::Create { spec: Spec::default(), name: None }).expect("new");
     story
-        .order(Command::Start { keeper: process(1), output_from: 0, boundary: Boundary::default() })
+        .order(Command::Start {
+            epoch: Epoch(1),
+            keeper: process(1),
+            output_from: 0,
+            boundary: Boundary::default(),
+        })
         .expect("first run");
     story.see(Observation::SpawnFailed { epoch: Epoch(1), reason: "no such program".into() });
     assert_eq!(story.session.outcome(), Some(&Outcome::StartFailed("no such program".into())));
@@ -255,7 +294,12 @@ fn a_stop_that_overtakes_the_spawn_still_ends_it() {
     let mut story = Story::default();
     story.order(Command::Create { spec: Spec::default(), name: None }).expect("new");
     story
-        .order(Command::Start { keeper: process(1), output_from: 0, boundary: Boundary::default() })
+        .order(Command::Start {
+            epoch: Epoch(1),
+            keeper: process(1),
+            output_from: 0,
+            boundary: Boundary::default(),
+        })
         .expect("first run");
     story.stop(100);
     story.see(Observation::Spawned { epoch: Epoch(1), agent: process(2) });
@@ -312,6 +356,7 @@ fn fences_and_epochs_only_grow() {
             assert!(story.session.writer.is_none(), "a run that is over has no writer");
             story
                 .order(Command::Start {
+                    epoch: story.session.epoch.next(),
                     keeper: process(round),
                     output_from: 0,
                     boundary: Boundary::default(),

@@ -49,6 +49,25 @@ const NOT_FOR: [(&str, &[&str]); 5] = [
     ("gateway", &["clap", "ratatui", "indicatif"]),
 ];
 
+/// What a session consists of on disk.
+const FILES_OF_A_SESSION: [&str; 11] = [
+    "journal",
+    "lease",
+    "output",
+    "run",
+    "status.json",
+    "snapshot",
+    "sock",
+    "stderr",
+    "screen.ansi",
+    "turns.idx",
+    "turns.more",
+];
+
+/// The public functions of the store that have to do with a path: the root itself, records of terminals, which the sweep
+/// lists, and the directory that an agent keeps a conversation in.
+const MAY_TAKE_A_PATH: [&str; 2] = ["fn root(&self)", "terminals.rs"];
+
 /// Agents without traits.
 const OTHER_NAMES: [&str; 2] = ["opencode", "gemini"];
 /// How a module of tests begins that is at the end of a file.
@@ -110,6 +129,34 @@ fn the_command_line_and_the_gateway_only_read_sessions() {
         let found = lines_with(name, |line| has_code(line, &writes));
         assert!(found.is_empty(), "{name} claims or writes a session itself:\n{}", found.join("\n"));
     }
+}
+
+#[test]
+fn only_the_store_joins_the_names_of_a_sessions_files() {
+    let joined: Vec<String> = FILES_OF_A_SESSION.iter().map(|name| format!("join(\"{name}\")")).collect();
+    let joined: Vec<&str> = joined.iter().map(String::as_str).collect();
+    let found: Vec<String> = MAY_USE
+        .into_iter()
+        .filter(|(name, _)| *name != "store")
+        .flat_map(|(name, _)| lines_with(name, |line| has_code(line, &joined)))
+        .collect();
+    assert!(found.is_empty(), "ask `berth_store::SessionFiles`:\n{}", found.join("\n"));
+    let hidden: [&str; 3] = ["session_dir(", "sessions_dir(", "JOURNAL_DIR"];
+    let found: Vec<String> = ["keeper", "verbs", "gateway", "cli"]
+        .iter()
+        .flat_map(|name| lines_with(name, |line| has_code(line, &hidden)))
+        .collect();
+    assert!(found.is_empty(), "the store keeps its paths to itself:\n{}", found.join("\n"));
+}
+
+#[test]
+fn the_store_takes_no_path_but_the_one_of_its_root() {
+    let is_public =
+        |line: &str| line.trim_start().starts_with("pub fn") || line.trim_start().starts_with("pub const fn");
+    let found = lines_with("store", |line| is_public(line) && line.contains("&Path"));
+    let odd: Vec<&String> =
+        found.iter().filter(|line| !MAY_TAKE_A_PATH.iter().any(|may| line.contains(may))).collect();
+    assert!(odd.is_empty(), "sessions are named by their id: {odd:#?}");
 }
 
 #[test]

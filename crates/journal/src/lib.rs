@@ -23,6 +23,7 @@ mod files;
 mod frame;
 mod index;
 mod journal;
+mod memory;
 #[cfg(feature = "testing")]
 mod planted;
 mod recover;
@@ -34,6 +35,7 @@ pub use disk::{Disk, RealDisk};
 pub use error::{Damage, Flaw, JournalError};
 pub use event::{Checkpoint, Committed, Record, Seq};
 pub use journal::{Journal, Limits, Unsettled};
+pub use memory::MemoryJournal;
 #[cfg(feature = "testing")]
 pub use planted::Planted;
 pub use recover::{Recovered, TornTail, read, read_after, read_range};

@@ -9,8 +9,11 @@ use std::borrow::Cow;
 
 use berth_api::Problem;
 use berth_api::turn::TurnView;
-use berth_core::{Command, Effect, Event, Now, Observation, Refusal, Session, decide, effects, observe};
-use berth_journal::{Checkpoint, Committed, Disk, Journal, JournalError, RealDisk};
+use berth_core::{
+    Command, Effect, Epoch, Event, Now, Observation, Refusal, Session, decide, effects, observe,
+};
+use berth_journal::{Checkpoint, Committed};
+use berth_store::claim::{AppendError, AppendPoint, FileClaim, SessionClaim};
 use berth_store::derived::Derived;
 use berth_store::history::{History, Stored};
 use berth_store::past::Page;
@@ -68,42 +71,44 @@ impl Taken {
     }
 }
 
-/// A batch that is decided and not on disk. It holds the journal, so that there is one at a time, and its
+/// A batch that is decided and not on disk. It holds the claim, so that there is one at a time, and its
 /// answers, so that they are not given before [`JournaledSession::finish`] has them.
 #[derive(Debug)]
-pub struct Batch<D: Disk = RealDisk> {
-    journal: Journal<Stored, D>,
+pub struct Batch<C: SessionClaim = FileClaim> {
+    claim: C,
+    /// What it was decided on.
+    at: AppendPoint,
     events: Vec<Stored>,
     answers: Vec<Result<(), Refusal>>,
 }
 
 /// A batch that the journal took or refused.
 #[derive(Debug)]
-pub struct Written<D: Disk = RealDisk> {
-    journal: Journal<Stored, D>,
-    result: Result<Vec<Committed<Stored>>, JournalError>,
+pub struct Written<C: SessionClaim = FileClaim> {
+    claim: C,
+    result: Result<Vec<Committed<Stored>>, AppendError>,
     answers: Vec<Result<(), Refusal>>,
 }
 
-impl<D: Disk> Batch<D> {
+impl<C: SessionClaim> Batch<C> {
     /// True if there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
     /// Writes and syncs, in whatever thread.
-    pub fn write(mut self) -> Written<D> {
-        let result = self.journal.append(self.events);
-        Written { journal: self.journal, result, answers: self.answers }
+    pub fn write(mut self) -> Written<C> {
+        let result = self.claim.append(self.at, self.events);
+        Written { claim: self.claim, result, answers: self.answers }
     }
 }
 
-/// One session's state and its journal: only the owner of this value may write.
+/// One session's state and the claim on it: only the process that has both may write.
 #[derive(Debug)]
-pub struct JournaledSession<D: Disk = RealDisk> {
+pub struct JournaledSession<C: SessionClaim = FileClaim> {
     history: History,
     /// `None` while a batch is on its way to the disk.
-    journal: Option<Journal<Stored, D>>,
+    claim: Option<C>,
     /// What is kept beside the journal, if anything is.
     derived: Option<Derived>,
 }
@@ -124,15 +129,15 @@ impl JournaledSession {
         lease.open_journal_patiently().map(|(journal, torn)| (Self::of(journal), torn))
     }
 
-    fn of(OpenJournal { journal, history, derived }: OpenJournal) -> Self {
-        Self { history, journal: Some(journal), derived: Some(derived) }
+    fn of(OpenJournal { claim, history, derived }: OpenJournal) -> Self {
+        Self { history, claim: Some(claim), derived: Some(derived) }
     }
 }
 
-impl<D: Disk> JournaledSession<D> {
-    /// Begins with a journal and what it tells.
-    pub fn new(journal: Journal<Stored, D>, history: History) -> Self {
-        Self { history, journal: Some(journal), derived: None }
+impl<C: SessionClaim> JournaledSession<C> {
+    /// Begins with a claim on a session and what its journal tells.
+    pub fn new(claim: C, history: History) -> Self {
+        Self { history, claim: Some(claim), derived: None }
     }
 
     /// What is known.
@@ -142,22 +147,24 @@ impl<D: Disk> JournaledSession<D> {
 
     /// Takes a batch. If the journal fails, nothing of it happened as far as anyone is told; after a
     /// crash the front part of it may turn out to be on disk all the same.
-    pub fn take(&mut self, inputs: Vec<Input>, now: Now) -> Result<Taken, JournalError> {
+    pub fn take(&mut self, inputs: Vec<Input>, now: Now) -> Result<Taken, AppendError> {
         let batch = self.begin(inputs, now);
         self.finish(batch.write())
     }
 
     /// Decides a batch on the state as it is. Nothing has happened yet. The one before must be finished.
-    pub fn begin(&mut self, inputs: Vec<Input>, now: Now) -> Batch<D> {
+    pub fn begin(&mut self, inputs: Vec<Input>, now: Now) -> Batch<C> {
         let (events, answers) = self.decided(inputs, now);
-        let journal = self.journal.take().expect("the batch before is finished");
-        Batch { journal, events, answers }
+        let claim = self.claim.take().expect("the batch before is finished");
+        // The events were decided on what was applied, whatever the claim knows of.
+        let at = AppendPoint { end: self.history.seq, ..claim.point() };
+        Batch { claim, at, events, answers }
     }
 
     /// Applies what the journal took.
-    pub fn finish(&mut self, written: Written<D>) -> Result<Taken, JournalError> {
-        let Written { journal, result, answers } = written;
-        self.journal = Some(journal);
+    pub fn finish(&mut self, written: Written<C>) -> Result<Taken, AppendError> {
+        let Written { claim, result, answers } = written;
+        self.claim = Some(claim);
         let events = result?;
         let (from, had_turns) = (self.history.seq + 1, self.history.session.turns.last() > 0);
         let links: Vec<Link> = events.iter().flat_map(|event| self.history.apply(event)).collect();
@@ -217,6 +224,19 @@ impl<D: Disk> JournaledSession<D> {
         (batch, answers)
     }
 
+    /// What the next batch is decided on; `None` while a batch is on its way.
+    pub fn point(&self) -> Option<AppendPoint> {
+        self.claim.as_ref().map(C::point)
+    }
+
+    /// The epoch of the claim, for the order that begins the next run. A claim that a run was begun under is renewed.
+    pub fn next_epoch(&mut self) -> Epoch {
+        let (claim, last) =
+            (self.claim.as_mut().expect("the batch before is finished"), self.history.session.epoch);
+        let current = claim.point().epoch;
+        if current > last { current } else { claim.renew(last) }
+    }
+
     /// What the world owes this state.
     pub fn owed(&self) -> Vec<Effect> {
         effects(&self.history.session)
@@ -232,7 +252,7 @@ impl<D: Disk> JournaledSession<D> {
 
     /// The last event on disk; `None` before the first, and while a batch is on its way.
     fn checkpoint(&self) -> Option<Checkpoint> {
-        self.journal.as_ref()?.checkpoint()
+        self.claim.as_ref()?.checkpoint()
     }
 
     /// What is known, and the last event that it follows from; `None` before the first event.
@@ -246,11 +266,11 @@ impl<D: Disk> JournaledSession<D> {
     }
 
     /// Closes the journal so that later damage can be told from a torn end.
-    pub fn close(mut self) -> Result<(), JournalError> {
+    pub fn close(mut self) -> Result<(), AppendError> {
         let checkpoint = self.checkpoint();
         if let Some(derived) = &mut self.derived {
             derived.write_snapshot(checkpoint, &self.history, true);
         }
-        self.journal.map_or(Ok(()), Journal::close)
+        self.claim.map_or(Ok(()), C::close)
     }
 }

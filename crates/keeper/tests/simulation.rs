@@ -27,6 +27,8 @@ mod mind;
 mod rules;
 #[path = "simulation/starts.rs"]
 mod starts;
+#[path = "simulation/store.rs"]
+mod store;
 #[path = "simulation/turn_rules.rs"]
 mod turn_rules;
 #[path = "simulation/turns.rs"]
@@ -38,7 +40,7 @@ use std::ops::Range;
 
 use berth_journal::Planted;
 use bug::{Bug, Kind};
-use life::{Counts, live};
+use life::{Counts, Kept, live};
 
 /// A bug that is not noticed within so many lives is not noticed.
 const LIVES_PER_BUG: u64 = 100;
@@ -113,19 +115,26 @@ const HAPPENS_TO_TURNS: [&str; 24] = [
 
 #[test]
 fn no_promise_is_broken_in_many_lives() {
-    live_many(false, 300, &HAPPENS);
+    live_many(false, Kept::InFiles, 300, &HAPPENS);
+}
+
+#[test]
+fn no_promise_is_broken_by_keepers_that_are_superseded_while_they_stand_still() {
+    let happens = ["a superseded keeper is rejected", "killed", "restarts in place", "left"];
+    live_many(false, Kept::InMemory, 120, &happens);
+    live_many(true, Kept::InMemory, 40, &happens);
 }
 
 #[test]
 fn no_promise_about_turns_is_broken_in_many_lives() {
-    live_many(true, 120, &HAPPENS_TO_TURNS);
+    live_many(true, Kept::InFiles, 120, &HAPPENS_TO_TURNS);
 }
 
-fn live_many(takes_turns: bool, usual: u64, happens: &[&str]) {
+fn live_many(takes_turns: bool, kept: Kept, usual: u64, happens: &[&str]) {
     let mut counts = Counts::new();
     let seeds = seeds(usual);
     for seed in seeds.clone() {
-        match live(seed, takes_turns, Bug::None, false) {
+        match live(seed, takes_turns, kept, Bug::None, false) {
             Ok(more) => more.into_iter().for_each(|(what, count)| *counts.entry(what).or_default() += count),
             Err(failure) => {
                 panic!("BERTH_SEED={seed}: {}\nthe last steps:\n{}", failure.broken, failure.trace)
@@ -143,7 +152,8 @@ fn live_many(takes_turns: bool, usual: u64, happens: &[&str]) {
 fn the_same_seed_is_the_same_life() {
     for (seed, takes_turns) in [(0, false), (1, false), (2, true), (3, true)] {
         let told = || {
-            live(seed, takes_turns, Bug::EpochReset, true).map_err(|failure| (failure.broken, failure.trace))
+            live(seed, takes_turns, Kept::InFiles, Bug::EpochReset, true)
+                .map_err(|failure| (failure.broken, failure.trace))
         };
         assert_eq!(told(), told());
     }
@@ -155,7 +165,11 @@ fn assert_caught(bug: Bug, blind: bool) {
 }
 
 fn assert_caught_in(takes_turns: bool, bug: Bug, blind: bool) {
-    let mut lives = (0..LIVES_PER_BUG).map(|seed| (seed, live(seed, takes_turns, bug, blind)));
+    assert_caught_kept(Kept::InFiles, takes_turns, bug, blind);
+}
+
+fn assert_caught_kept(kept: Kept, takes_turns: bool, bug: Bug, blind: bool) {
+    let mut lives = (0..LIVES_PER_BUG).map(|seed| (seed, live(seed, takes_turns, kept, bug, blind)));
     match lives.find_map(|(seed, life)| Some((seed, life.err()?))) {
         Some((seed, failure)) => println!("{bug:?} is caught in life {seed}: {}", failure.broken),
         None => panic!("{bug:?} (blind: {blind}) went unnoticed for {LIVES_PER_BUG} lives"),
@@ -202,6 +216,12 @@ fn the_simulation_catches_a_snapshot_ahead_of_the_journal_that_is_believed() {
 #[test]
 fn the_simulation_catches_epoch_reset() {
     assert_caught(Bug::EpochReset, false);
+}
+
+#[test]
+fn the_simulation_catches_an_append_with_an_old_epoch_that_is_accepted() {
+    assert_caught_kept(Kept::InMemory, false, Bug::OldEpochAccepted, false);
+    assert_caught_kept(Kept::InMemory, true, Bug::OldEpochAccepted, true);
 }
 
 #[test]

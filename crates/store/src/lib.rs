@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod claim;
 pub mod conversations;
 pub mod derived;
 pub mod fnv;

@@ -11,12 +11,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use berth_api::{Code, Problem};
-use berth_core::SessionId;
+use berth_core::{Epoch, SessionId};
 use berth_journal::{Checkpoint, Committed, Head, Journal, JournalError, Limits, RealDisk, Seq, Unsettled};
 
 /// The largest event. Prompts and answers are texts of up to a megabyte, of which JSON may make six.
 const MAX_EVENT_BYTES: usize = 16 << 20;
 
+use crate::claim::FileClaim;
 use crate::derived::Derived;
 use crate::history::{History, Stored};
 use crate::snapshot::Snapshot;
@@ -44,7 +45,7 @@ pub(crate) fn exists(dir: &Path) -> Result<bool, Problem> {
 #[derive(Debug)]
 pub struct OpenJournal {
     /// Takes events.
-    pub journal: Journal<Stored, RealDisk>,
+    pub claim: FileClaim,
     /// What its events come to.
     pub history: History,
     /// The files beside it.
@@ -58,7 +59,8 @@ impl Lease {
         let journal = Journal::create(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), limits())
             .map_err(|error| journal_problem(&error, id.as_str()))?;
         self.is_of_a_new_session();
-        Ok(OpenJournal { journal, history: History::default(), derived: Derived::new(dir, id) })
+        let claim = FileClaim::new(journal, Epoch(0));
+        Ok(OpenJournal { claim, history: History::default(), derived: Derived::new(dir, id) })
     }
 
     /// Opens the journal for writing. The lease is held, and that is not enough: a lease that was removed or restored
@@ -70,14 +72,14 @@ impl Lease {
         let trouble = |error: JournalError| unless_gone(dir, id, journal_problem(&error, id.as_str()));
         let opening = Opening::read(dir, id).map_err(trouble)?;
         self.prove_sole_keeper(opening.history.session.keeper.as_ref())?;
-        opening.owned(dir, id).map_err(trouble)
+        opening.owned(dir, id, FileClaim::new).map_err(trouble)
     }
 
     /// Opens the journal of a run that goes on: a disk that is full or in trouble is waited for.
     pub fn open_journal_patiently(&self) -> Result<(OpenJournal, Option<String>), Problem> {
         let (dir, id) = (self.files().dir(), self.files().id());
         loop {
-            match Opening::read(dir, id).and_then(|opening| opening.owned(dir, id)) {
+            match Opening::read(dir, id).and_then(|opening| opening.owned(dir, id, FileClaim::inherited)) {
                 Err(
                     JournalError::List { .. }
                     | JournalError::Read { .. }
@@ -123,7 +125,12 @@ impl Opening {
         Self { unsettled, history, links, known_to }
     }
 
-    fn owned(self, dir: &Path, id: &SessionId) -> Result<(OpenJournal, Option<String>), JournalError> {
+    fn owned(
+        self,
+        dir: &Path,
+        id: &SessionId,
+        claim: impl FnOnce(Journal<Stored>, Epoch) -> FileClaim,
+    ) -> Result<(OpenJournal, Option<String>), JournalError> {
         let Self { unsettled, history, links, known_to } = self;
         let (journal, recovered) = unsettled.settle()?;
         let torn = recovered.torn.map(|torn| {
@@ -133,7 +140,8 @@ impl Opening {
             )
         });
         let derived = Derived::resume(dir, id, &history, known_to, &links);
-        Ok((OpenJournal { journal, history, derived }, torn))
+        let claim = claim(journal, history.session.epoch);
+        Ok((OpenJournal { claim, history, derived }, torn))
     }
 }
 
@@ -215,9 +223,9 @@ pub(crate) fn segments_of(dir: &Path, id: &SessionId, from: u64, to: u64) -> Res
 }
 
 /// A journal's trouble, for people.
-pub fn journal_problem(error: &JournalError, session: &str) -> Problem {
+pub fn journal_problem(error: &dyn std::error::Error, session: &str) -> Problem {
     let mut what = format!("the journal of session `{session}` is in trouble: {error}");
-    let mut source = std::error::Error::source(error);
+    let mut source = error.source();
     while let Some(cause) = source {
         what.push_str(&format!(": {cause}"));
         source = cause.source();

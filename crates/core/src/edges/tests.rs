@@ -21,7 +21,7 @@ impl Play {
         let mut play = Self { session: Session::default(), events: vec![], boot_ms: 0 };
         let (keeper, boundary) = (Process::default(), crate::Boundary::default());
         play.order(Command::Create { spec, name: None }).expect("a session");
-        play.order(Command::Start { keeper, output_from: 0, boundary }).expect("a run");
+        play.order(Command::Start { epoch: Epoch(1), keeper, output_from: 0, boundary }).expect("a run");
         play.see(Observation::Spawned { epoch: Epoch(1), agent: Process::default() });
         play
     }

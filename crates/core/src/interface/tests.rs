@@ -41,7 +41,8 @@ impl Play {
     /// The next run, as far as its agent takes turns.
     fn start(&mut self) {
         let (keeper, boundary) = (Process::default(), crate::Boundary::default());
-        self.order(Command::Start { keeper, output_from: 0, boundary }).expect("a run");
+        let epoch = self.session.epoch.next();
+        self.order(Command::Start { epoch, keeper, output_from: 0, boundary }).expect("a run");
         let epoch = self.session.epoch;
         self.see(Observation::Spawned { epoch, agent: Process::default() });
         match self.session.has_terminal() {
@@ -92,7 +93,8 @@ impl Play {
     /// The next run, with an agent in a terminal that tells nothing.
     fn start_silent(&mut self) {
         let (keeper, boundary) = (Process::default(), crate::Boundary::default());
-        self.order(Command::Start { keeper, output_from: 0, boundary }).expect("a run");
+        let epoch = self.session.epoch.next();
+        self.order(Command::Start { epoch, keeper, output_from: 0, boundary }).expect("a run");
         let epoch = self.session.epoch;
         self.see(Observation::Spawned { epoch, agent: Process::default() });
         assert!(!self.session.takes_turns());

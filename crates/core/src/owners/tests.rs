@@ -52,8 +52,13 @@ impl Story {
 
     fn start(&mut self) {
         let keeper = Process { pid: 7, ..Process::default() };
-        self.order(Command::Start { keeper, output_from: 0, boundary: Boundary::default() })
-            .expect("nothing runs");
+        self.order(Command::Start {
+            epoch: self.session.epoch.next(),
+            keeper,
+            output_from: 0,
+            boundary: Boundary::default(),
+        })
+        .expect("nothing runs");
         let agent = Process { pid: 8, ..Process::default() };
         self.see(Observation::Spawned { epoch: self.session.epoch, agent });
     }

@@ -121,7 +121,12 @@ impl Story {
 
     fn start(&mut self) -> Result<Vec<Event>, Refusal> {
         let keeper = self.process(7);
-        self.order(Command::Start { keeper, output_from: 0, boundary: Boundary::default() })
+        self.order(Command::Start {
+            epoch: self.session.epoch.next(),
+            keeper,
+            output_from: 0,
+            boundary: Boundary::default(),
+        })
     }
 
     fn start_ready(&mut self) {

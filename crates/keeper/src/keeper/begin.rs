@@ -181,8 +181,10 @@ impl Keeper {
         let ahead = journal.ahead(&inputs, now());
         let take_up = TakeUp::prepare(&files, &ahead, &spec, &take, &by)?;
         inputs.extend(take_up.inputs);
-        let contained = Contained::make(&id, journal.history().session.epoch.next(), &spec.limits)?;
+        let epoch = journal.next_epoch();
+        let contained = Contained::make(&id, epoch, &spec.limits)?;
         inputs.push(Input::Command(Command::Start {
+            epoch,
             keeper: process::process(me.clone()),
             output_from,
             boundary: contained.boundary(),

@@ -15,10 +15,9 @@ use berth_api::turn::TurnView;
 use berth_core::{Effect, Epoch, Now, Observation, Phase, Refusal, Session};
 use berth_host::clock;
 use berth_host::identity::Identity;
-use berth_journal::{JournalError, RealDisk};
-use berth_store::History;
-use berth_store::killpoint;
+use berth_store::claim::AppendError;
 use berth_store::store::Lease;
+use berth_store::{History, killpoint};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::lease_loss::LeaseLoss;
@@ -49,8 +48,8 @@ pub(super) struct CommitPipeline {
 /// The thread that writes the journal. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct JournalThread {
-    batches: SyncSender<Batch<RealDisk>>,
-    written: Receiver<Written<RealDisk>>,
+    batches: SyncSender<Batch>,
+    written: Receiver<Written>,
     /// Readable when a batch was written.
     done: OwnedFd,
 }
@@ -88,6 +87,11 @@ impl CommitPipeline {
 
     pub(super) fn epoch(&self) -> Epoch {
         self.session().epoch
+    }
+
+    /// The epoch of the claim, for the order that begins the next run (see [`JournaledSession::next_epoch`]).
+    pub(super) fn next_epoch(&mut self) -> Epoch {
+        self.session.next_epoch()
     }
 
     /// The effects that the world owes this state.
@@ -128,7 +132,7 @@ impl CommitPipeline {
         &mut self,
         written: Written,
         thread: Option<JournalThread>,
-    ) -> Result<Taken, JournalError> {
+    ) -> Result<Taken, AppendError> {
         self.is_busy = false;
         self.thread = thread.or(self.thread.take());
         self.session.finish(written)
@@ -265,7 +269,7 @@ impl JournalThread {
     fn start() -> io::Result<Self> {
         let done = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let wakes = WakeOnDrop(done.try_clone()?);
-        let (batches, incoming) = sync_channel::<Batch<RealDisk>>(1);
+        let (batches, incoming) = sync_channel::<Batch>(1);
         let (outgoing, written) = sync_channel(1);
         let write = move || {
             for batch in incoming {

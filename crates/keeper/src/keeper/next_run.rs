@@ -43,9 +43,11 @@ impl Keeper {
         let identity = &self.identity;
         let by = Actor::default();
         let take_up = TakeUp::prepare(identity.files(), session, &spec, &Take::Nobody, &by)?;
-        let contained = Contained::make(identity.session(), session.epoch.next(), &spec.limits)?;
+        let epoch = self.journal.next_epoch();
+        let contained = Contained::make(identity.session(), epoch, &spec.limits)?;
         let mut inputs = take_up.inputs;
         inputs.push(Input::Command(Command::Start {
+            epoch,
             keeper: process::process(identity.process().clone()),
             output_from: self.output.end(),
             boundary: contained.boundary(),

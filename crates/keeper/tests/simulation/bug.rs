@@ -18,6 +18,8 @@ pub(crate) enum Bug {
     EffectBeforeCommit,
     /// After a crash the epoch starts again at 1.
     EpochReset,
+    /// The store appends what a keeper brings whose claim was superseded.
+    OldEpochAccepted,
     /// After a restart in place it says again to the agent what it said before.
     SaysAgain,
     /// Retries a turn whose end is unknown.
@@ -108,6 +110,7 @@ impl Bug {
             | Self::AnswersBeforeCommit
             | Self::EffectBeforeCommit
             | Self::EpochReset
+            | Self::OldEpochAccepted
             | Self::SaysAgain
             | Self::RetriesUnknown
             | Self::RetriesTwice

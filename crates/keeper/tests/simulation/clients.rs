@@ -101,7 +101,9 @@ impl Life {
             return Err(Halt::Broken("what runs was put away".to_owned()));
         }
         let Some(keeper) = &self.keeper else { return Ok(()) };
-        let start = Command::Start { keeper: keeper.me(), output_from: 0, boundary: Boundary::default() };
+        let epoch = keeper.mind.session().epoch.next();
+        let start =
+            Command::Start { epoch, keeper: keeper.me(), output_from: 0, boundary: Boundary::default() };
         if self.world.ledger.rules.live.is_some()
             && let Some(Ok(())) = self.order(start)?
         {

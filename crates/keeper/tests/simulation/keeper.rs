@@ -1,6 +1,6 @@
 //! The keeper's loop, as in `src/keeper.rs` and `src/keeper/effects.rs`, with a world that fails and bugs on request.
 //!
-//! Owner, rules and journal are the real ones. What is here is what the loop adds: when to report, when to act, what
+//! JournaledSession, rules and journal are the real ones. What is here is what the loop adds: when to report, when to act, what
 //! to do again. Start with [`Keeper::turn`].
 
 use berth_core::{
@@ -378,11 +378,12 @@ impl Keeper {
     }
 
     /// The order that begins a run. A planted bug counts runs from 1 again when there was a past.
-    pub(crate) fn start_order(&self, world: &World, output_from: u64) -> Input {
+    pub(crate) fn start_order(&mut self, world: &World, output_from: u64) -> Input {
         let (keeper, boundary) = (self.me(), Boundary::default());
         if world.bug == Bug::EpochReset && self.mind.session().epoch > Epoch(0) {
             return Input::Note(Event::RunStarting { epoch: Epoch(1), keeper, output_from, boundary });
         }
-        Input::Command(Command::Start { keeper, output_from, boundary })
+        let epoch = self.mind.next_epoch();
+        Input::Command(Command::Start { epoch, keeper, output_from, boundary })
     }
 }

@@ -5,17 +5,18 @@
 
 use berth_api::snapshot::SessionSnapshot;
 use berth_core::{Effect, Fence, Prompt, Session, effects};
-use berth_journal::fake::FakeDisk;
-use berth_journal::{Committed, JournalError, Seq, read};
+use berth_journal::{Committed, JournalError, Seq};
 use berth_store::History;
+use berth_store::claim::AppendError;
 use berth_store::history::Stored;
 
 use crate::host::Host;
-use crate::mind::{Mind, Plan, SESSION};
+use crate::mind::{Mind, Plan};
 use crate::rules::Rules;
+use crate::store::Store;
 
 pub(crate) struct Ledger {
-    disk: FakeDisk,
+    store: Store,
     /// What the journal handed out as committed.
     committed: Vec<Stored>,
     /// What clients heard.
@@ -42,9 +43,9 @@ pub(crate) struct Ledger {
 type Held = Result<(), String>;
 
 impl Ledger {
-    pub(crate) fn new(disk: FakeDisk, blind: bool) -> Self {
+    pub(crate) fn new(store: Store, blind: bool) -> Self {
         Self {
-            disk,
+            store,
             committed: Vec::new(),
             heard: Vec::new(),
             failed: Vec::new(),
@@ -161,7 +162,7 @@ impl Ledger {
 
     /// The journal refused a batch. The disk may fail; the journal may not find damage on a disk that keeps what
     /// was synced.
-    pub(crate) fn failed(&mut self, batch: Vec<Stored>, error: &JournalError) -> Held {
+    pub(crate) fn failed(&mut self, batch: Vec<Stored>, error: &AppendError) -> Held {
         self.failed.push(batch);
         tolerate(error)
     }
@@ -257,12 +258,12 @@ impl Ledger {
     }
 
     fn read(&self, from: u64) -> Result<Vec<Committed<Stored>>, String> {
-        read(&self.disk, SESSION, Seq(from)).map_err(|error| format!("a reader finds: {error}"))
+        self.store.read(from)
     }
 
-    /// The same witness for a disk that took the place of the first one.
-    pub(crate) fn afresh(&self, disk: FakeDisk) -> Self {
-        Self::new(disk, self.blind)
+    /// The same witness for a store that took the place of the first one.
+    pub(crate) fn afresh(&self, store: Store) -> Self {
+        Self::new(store, self.blind)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -286,8 +287,11 @@ fn comes_back_from_paper(session: &Session) -> Held {
 }
 
 /// Trouble with the disk is fine; the rest is a bug.
-pub(crate) fn tolerate(error: &JournalError) -> Held {
+pub(crate) fn tolerate(error: &AppendError) -> Held {
     use JournalError::{Create, List, Read, Remove, Rename, Sync, Write};
+    let AppendError::Journal(error) = error else {
+        return Err(format!("the store rejects the current keeper: {error}"));
+    };
     match error {
         List { .. }
         | Read { .. }

@@ -10,6 +10,7 @@ use berth_core::{Actor, Command, Fence};
 
 use crate::bug::Bug;
 use crate::keeper::Keeper;
+use crate::mind::Mind;
 use crate::world::{Halt, World};
 
 const HARSH_STEPS: u64 = 60;
@@ -24,12 +25,27 @@ pub(crate) struct Failure {
     pub(crate) trace: String,
 }
 
+/// The back end of a life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    /// On a disk that fails, with a lock that keeps a second keeper away.
+    InFiles,
+    /// In memory, where a keeper that stands still is superseded by the next one.
+    InMemory,
+}
+
 /// How often what happened.
 pub(crate) type Counts = BTreeMap<&'static str, u64>;
 
 /// Lives one life, of an agent in a terminal or of one that takes turns. `blind` makes the witness judge by deeds alone.
-pub(crate) fn live(seed: u64, takes_turns: bool, bug: Bug, blind: bool) -> Result<Counts, Failure> {
-    let mut life = Life::new(seed, takes_turns, bug, blind);
+pub(crate) fn live(
+    seed: u64,
+    takes_turns: bool,
+    kept: Kept,
+    bug: Bug,
+    blind: bool,
+) -> Result<Counts, Failure> {
+    let mut life = Life::new(seed, takes_turns, kept, bug, blind);
     match life.rounds() {
         Ok(()) => Ok(life.world.counts),
         Err(broken) => Err(Failure { broken, trace: life.world.trace() }),
@@ -39,6 +55,8 @@ pub(crate) fn live(seed: u64, takes_turns: bool, bug: Bug, blind: bool) -> Resul
 pub(crate) struct Life {
     pub(crate) world: World,
     pub(crate) keeper: Option<Keeper>,
+    /// A keeper that stands still, and that everybody takes for dead.
+    pub(crate) paused: Option<Mind>,
     /// How many keepers there have been.
     pub(crate) keepers: u64,
     /// Whether there is a directory to open.
@@ -53,12 +71,12 @@ pub(crate) struct Client {
 }
 
 impl Life {
-    fn new(seed: u64, takes_turns: bool, bug: Bug, blind: bool) -> Self {
+    fn new(seed: u64, takes_turns: bool, kept: Kept, bug: Bug, blind: bool) -> Self {
         let client =
             |pid| Client { actor: Actor { pid, uid: Some(0), place: format!("pts/{pid}") }, fence: Fence(0) };
         let clients = (1..4).map(client).collect();
-        let world = World::new(seed, takes_turns, bug, blind);
-        Self { world, keeper: None, keepers: 0, exists: false, clients }
+        let world = World::new(seed, takes_turns, kept, bug, blind);
+        Self { world, keeper: None, paused: None, keepers: 0, exists: false, clients }
     }
 
     fn rounds(&mut self) -> Result<(), String> {
@@ -101,6 +119,9 @@ impl Life {
                 _ => self.begin(),
             };
         }
+        if self.paused.is_some() && self.world.rng.below(8) == 0 {
+            self.wake_paused();
+        }
         match self.world.rng.below(60) {
             0 if self.world.harsh => return Err(Halt::Killed),
             1 if self.world.harsh => return Err(Halt::PowerCut),
@@ -135,7 +156,12 @@ impl Life {
             Err(Halt::Broken(broken)) => return Err(broken),
             Err(Halt::Killed) => {
                 self.world.count("killed");
-                self.world.note(|| "the keeper is killed".to_owned());
+                self.world.note(|| "the keeper is killed, or stands still".to_owned());
+                if self.world.memory.is_some()
+                    && let Some(keeper) = self.keeper.take()
+                {
+                    self.paused = Some(keeper.mind).filter(Mind::has_claim);
+                }
                 self.drop_keeper();
                 self.world.disk.heal();
                 self.world.ledger.crashed()?;
@@ -143,6 +169,7 @@ impl Life {
             Err(Halt::PowerCut) => {
                 self.world.count("power cut");
                 self.world.note(|| "the power goes".to_owned());
+                self.paused = None;
                 self.drop_keeper();
                 self.world.disk.crash();
                 self.world.host.power_cut();

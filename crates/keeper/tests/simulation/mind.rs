@@ -1,27 +1,22 @@
-//! The real [`JournaledSession`] on the fake disk, or one that forgets a kind of event.
+//! The real [`JournaledSession`] on the fake disk or in memory, or one that forgets a kind of event.
 //!
 //! Not here: the loop around it (see `keeper.rs`). A forgetful owner decides with its own wrong state and writes
 //! what it decided through the real one, so that the journal is what such a program would leave behind.
 
-use berth_core::{Effect, Event, Now, Refusal, Session, SessionId, decide, effects, observe};
+use berth_core::{Effect, Epoch, Event, Now, Refusal, Session, decide, effects, observe};
 use berth_journal::fake::FakeDisk;
-use berth_journal::{Committed, Journal, JournalError, Limits, Seq};
+use berth_journal::{Committed, Journal, Limits, Seq};
 use berth_keeper::journaled_session::{Batch, Input, JournaledSession, Taken};
 use berth_store::History;
+use berth_store::claim::{AppendError, FileClaim};
 use berth_store::history::Stored;
 use berth_store::snapshot::Snapshot;
 
 use crate::bug::Bug;
-
-/// Whose journal it is.
-pub(crate) const SESSION: &str = "0123456789ab";
-
-fn id() -> SessionId {
-    SessionId::parse(SESSION).expect("an id")
-}
+use crate::store::{Claim, SESSION, Store, id};
 
 pub(crate) struct Mind {
-    owner: JournaledSession<FakeDisk>,
+    owner: JournaledSession<Claim>,
     bug: Bug,
     /// The state a forgetful owner believes in.
     believed: Session,
@@ -36,7 +31,7 @@ pub(crate) struct Plan {
 
 /// A batch between its decision and its commit.
 pub(crate) struct OnItsWay {
-    batch: Batch<FakeDisk>,
+    batch: Batch<Claim>,
     /// What a forgetful owner decided.
     plan: Option<Plan>,
 }
@@ -45,32 +40,72 @@ pub(crate) struct OnItsWay {
 pub(crate) type Opened = (Mind, Vec<Committed<Stored>>, bool);
 
 impl Mind {
-    pub(crate) fn create(disk: &FakeDisk, limits: Limits, bug: Bug) -> Result<Self, JournalError> {
-        let journal = Journal::create_planted(disk.clone(), SESSION, limits, bug.planted())?;
+    pub(crate) fn create(store: &Store, limits: Limits, bug: Bug) -> Result<Self, AppendError> {
+        let claim = match store {
+            Store::Files(disk) => {
+                let journal = Journal::create_planted(disk.clone(), SESSION, limits, bug.planted())?;
+                Claim::Files(FileClaim::new(journal, Epoch(0)))
+            }
+            Store::Memory(store) => Claim::Memory(store.claim(&id())),
+        };
         Ok(Self {
-            owner: JournaledSession::new(journal, History::default()),
+            owner: JournaledSession::new(claim, History::default()),
             bug,
             believed: Session::default(),
         })
     }
 
-    /// Opens the journal, with what an earlier keeper left beside it.
+    /// Claims the session, or goes on with the claim of the image before this one.
     pub(crate) fn open(
+        store: &Store,
+        limits: Limits,
+        bug: Bug,
+        snapshot: Option<&[u8]>,
+        same_process: bool,
+    ) -> Result<Opened, AppendError> {
+        match store {
+            Store::Files(disk) => Self::open_files(disk, limits, bug, snapshot, same_process),
+            Store::Memory(store) => {
+                let new = (!same_process).then(|| store.claim(&id()));
+                let events = store.read(&id(), 1, usize::MAX);
+                let history = History::replay(&events);
+                let claim = new.unwrap_or_else(|| store.inherited(&id(), history.session.epoch));
+                let believed = Self::believed(bug, &events);
+                Ok((
+                    Self { owner: JournaledSession::new(Claim::Memory(claim), history), bug, believed },
+                    events,
+                    false,
+                ))
+            }
+        }
+    }
+
+    /// The state that the events lead to, for a forgetful owner.
+    fn believed(bug: Bug, events: &[Committed<Stored>]) -> Session {
+        let mut believed = Session::default();
+        events
+            .iter()
+            .filter(|event| !bug.forgets(&event.event))
+            .for_each(|event| believed.apply(&event.event));
+        believed
+    }
+
+    /// Opens the journal, with what an earlier keeper left beside it.
+    fn open_files(
         disk: &FakeDisk,
         limits: Limits,
         bug: Bug,
         snapshot: Option<&[u8]>,
-    ) -> Result<Opened, JournalError> {
+        same_process: bool,
+    ) -> Result<Opened, AppendError> {
         let (journal, recovered) =
             Journal::<Stored, _>::open_planted(disk.clone(), SESSION, limits, bug.planted())?;
-        let mut believed = Session::default();
-        for event in recovered.events.iter().filter(|event| !bug.forgets(&event.event)) {
-            believed.apply(&event.event);
-        }
+        let believed = Self::believed(bug, &recovered.events);
         let snapshot = snapshot.and_then(|bytes| Snapshot::decode(bytes, &id()));
         let history = snapshot.and_then(|snapshot| Self::behind(disk, bug, snapshot, &recovered.events));
         let history = history.unwrap_or_else(|| History::replay(&recovered.events));
-        let owner = JournaledSession::new(journal, history);
+        let claim = if same_process { FileClaim::inherited } else { FileClaim::new };
+        let owner = JournaledSession::new(Claim::Files(claim(journal, history.session.epoch)), history);
         Ok((Self { owner, bug, believed }, recovered.events, recovered.torn.is_some()))
     }
 
@@ -156,14 +191,24 @@ impl Mind {
     }
 
     /// The disk has it, or not.
-    pub(crate) fn finish(&mut self, on_its_way: OnItsWay) -> Result<Taken, JournalError> {
+    pub(crate) fn finish(&mut self, on_its_way: OnItsWay) -> Result<Taken, AppendError> {
         let taken = self.owner.finish(on_its_way.batch.write())?;
         let Some(plan) = on_its_way.plan else { return Ok(taken) };
         self.believed = plan.then;
         Ok(Taken { answers: plan.answers, events: taken.events })
     }
 
-    pub(crate) fn close(self) -> Result<(), JournalError> {
+    /// True if no batch of it is on its way: one that dies takes its claim along.
+    pub(crate) fn has_claim(&self) -> bool {
+        self.owner.point().is_some()
+    }
+
+    /// The epoch that the next run will have.
+    pub(crate) fn next_epoch(&mut self) -> Epoch {
+        self.owner.next_epoch()
+    }
+
+    pub(crate) fn close(self) -> Result<(), AppendError> {
         self.owner.close()
     }
 

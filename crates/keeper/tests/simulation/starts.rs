@@ -3,8 +3,8 @@
 //! The same steps as `Keeper::start`, `settle_past`, `adopt` and `leave` in `src/keeper.rs` and as `src/recover.rs`.
 
 use berth_core::{Command, Event, Name, Observation, Refusal};
-use berth_journal::fake::FakeDisk;
 use berth_keeper::journaled_session::Input;
+use berth_store::claim::AppendError;
 
 use crate::keeper::Keeper;
 use crate::ledger::tolerate;
@@ -21,7 +21,7 @@ impl Life {
 
     fn create(&mut self) -> Result<(), Halt> {
         self.world.before_disk();
-        let mind = match Mind::create(&self.world.disk, self.world.limits, self.world.bug) {
+        let mind = match Mind::create(&self.world.store(), self.world.limits, self.world.bug) {
             Ok(mind) => mind,
             Err(error) => {
                 self.world.after_disk()?;
@@ -62,9 +62,8 @@ impl Life {
             return Err(Halt::Broken("a session that somebody heard of is removed".to_owned()));
         }
         self.world.count("half made");
-        self.world.disk = FakeDisk::new(self.world.rng.draw());
-        self.world.snapshot = None;
-        self.world.ledger = self.world.ledger.afresh(self.world.disk.clone());
+        self.world.forget();
+        self.paused = None;
         self.exists = false;
         Ok(())
     }
@@ -73,13 +72,16 @@ impl Life {
     fn open(&mut self, same_process: bool) -> Result<Option<(Mind, bool)>, Halt> {
         self.world.before_disk();
         let snapshot = self.world.snapshot.as_deref();
-        match Mind::open(&self.world.disk, self.world.limits, self.world.bug, snapshot) {
+        match Mind::open(&self.world.store(), self.world.limits, self.world.bug, snapshot, same_process) {
             Ok((mind, events, torn)) => {
                 self.world.ledger.opened(&events, same_process)?;
                 self.world.note(|| format!("opens, torn: {torn}, {:?}", mind.session().phase));
                 self.world.after_disk()?;
                 if torn {
                     self.world.count("torn");
+                }
+                if !same_process && self.world.rng.coin() {
+                    self.wake_paused();
                 }
                 Ok(Some((mind, torn)))
             }
@@ -88,6 +90,18 @@ impl Life {
                 self.world.disk_trouble(&error)?;
                 Ok(None)
             }
+        }
+    }
+
+    /// A keeper that stood still while another one claimed its session goes on: it writes what it has to say.
+    pub(crate) fn wake_paused(&mut self) {
+        let Some(mut mind) = self.paused.take() else { return };
+        self.world.note(|| "a superseded keeper goes on".to_owned());
+        let late = Input::Note(Event::Warned { what: "too late".to_owned() });
+        let batch = mind.begin(vec![late], self.world.now());
+        // If it is accepted, that is for the witness to notice.
+        if let Err(AppendError::StaleEpoch { .. }) = mind.finish(batch) {
+            self.world.count("a superseded keeper is rejected");
         }
     }
 

@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, VecDeque};
 
 use berth_core::{Effect, Now};
 use berth_journal::fake::{FakeDisk, Rng};
-use berth_journal::{Disk, JournalError, Limits};
+use berth_journal::{Disk, Limits};
+use berth_store::claim::{AppendError, MemoryStore};
 
 use crate::agent::Agent;
 use crate::bug::Bug;
 use crate::host::Host;
 use crate::ledger::{Ledger, tolerate};
+use crate::life::Kept;
+use crate::store::Store;
 
 /// How many steps of the past a failure shows.
 const TRACE_LINES: usize = 40;
@@ -18,6 +21,8 @@ pub(crate) struct World {
     pub(crate) rng: Rng,
     pub(crate) host: Host,
     pub(crate) disk: FakeDisk,
+    /// The session is kept here instead of on the disk, in a life that has it.
+    pub(crate) memory: Option<MemoryStore>,
     /// What the keepers left beside the journal.
     pub(crate) snapshot: Option<Vec<u8>>,
     pub(crate) limits: Limits,
@@ -50,20 +55,22 @@ impl From<String> for Halt {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, takes_turns: bool, bug: Bug, blind: bool) -> Self {
+    pub(crate) fn new(seed: u64, takes_turns: bool, kept: Kept, bug: Bug, blind: bool) -> Self {
         let mut rng = Rng::new(seed);
         let host = Host::new(rng.draw());
         let disk = FakeDisk::new(rng.draw());
         // Small segments, so that many of them come and go; one of four has only one.
         let segment_bytes = if rng.below(4) == 0 { 1 << 20 } else { 1 + rng.below(3000) };
         let limits = Limits { segment_bytes, ..Limits::default() };
-        let ledger = Ledger::new(disk.clone(), blind);
+        let memory = matches!(kept, Kept::InMemory).then(|| memory(bug));
+        let ledger = Ledger::new(store(&disk, memory.as_ref()), blind);
         let (counts, trace) = (BTreeMap::new(), VecDeque::new());
         let agent = Agent::new(!seed);
         Self {
             rng,
             host,
             disk,
+            memory,
             snapshot: None,
             limits,
             ledger,
@@ -74,6 +81,19 @@ impl World {
             counts,
             trace,
         }
+    }
+
+    /// Where the session is kept.
+    pub(crate) fn store(&self) -> Store {
+        store(&self.disk, self.memory.as_ref())
+    }
+
+    /// A session that nobody heard of is gone.
+    pub(crate) fn forget(&mut self) {
+        self.disk = FakeDisk::new(self.rng.draw());
+        self.memory = self.memory.take().map(|_| memory(self.bug));
+        self.snapshot = None;
+        self.ledger = self.ledger.afresh(self.store());
     }
 
     /// Time passes: processes live, and the agent works.
@@ -147,7 +167,7 @@ impl World {
     }
 
     /// The disk said no.
-    pub(crate) fn disk_trouble(&mut self, error: &JournalError) -> Result<(), Halt> {
+    pub(crate) fn disk_trouble(&mut self, error: &AppendError) -> Result<(), Halt> {
         self.note(|| format!("the disk fails: {error}"));
         self.count("the disk fails");
         Ok(tolerate(error)?)
@@ -170,4 +190,12 @@ impl World {
         self.note(|| format!("does {effect:?}"));
         Ok(self.ledger.doing(effect)?)
     }
+}
+
+fn memory(bug: Bug) -> MemoryStore {
+    if bug == Bug::OldEpochAccepted { MemoryStore::accepting_old_epochs() } else { MemoryStore::default() }
+}
+
+fn store(disk: &FakeDisk, memory: Option<&MemoryStore>) -> Store {
+    memory.map_or_else(|| Store::Files(disk.clone()), |memory| Store::Memory(memory.clone()))
 }

@@ -257,7 +257,8 @@ impl Life {
 
     fn start(&mut self) -> bool {
         let keeper = self.story.process(7);
-        let start = Command::Start { keeper, output_from: 0, boundary: Default::default() };
+        let epoch = self.story.session.epoch.next();
+        let start = Command::Start { epoch, keeper, output_from: 0, boundary: Default::default() };
         self.order(start).is_ok()
     }
 

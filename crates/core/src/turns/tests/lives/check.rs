@@ -141,7 +141,8 @@ impl Life {
                 return;
             }
             let keeper = story.process(7);
-            let start = Command::Start { keeper, output_from: 0, boundary: Default::default() };
+            let start =
+                Command::Start { epoch: epoch.next(), keeper, output_from: 0, boundary: Default::default() };
             let Ok(events) = decide(&story.session, start, story.now) else { return };
             story.apply(&events);
             let epoch = story.session.epoch;
