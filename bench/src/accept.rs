@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use crate::lab::Lab;
+use crate::peers::BERTH_BEFORE;
 use crate::report::{Limit, Section, Table, Verdict, cell};
 use crate::stage::Bench;
 use crate::stats::{Samples, ratio};
@@ -27,10 +28,8 @@ const BLOCK: usize = 20;
 const WARM_UP: usize = BLOCK;
 /// What is sent: about a line.
 const PROMPT: &str = "look at the failing test once more, and tell me what it waits for before you change it";
-/// What 50 senders got accepted per second when each turn was synced by itself, on the machine of `RESULTS.md`.
-const ACCEPTED_ONE_BY_ONE: f64 = 533.0;
-/// How long a sender who was refused because too many turns wait stays away.
-const STAY_AWAY: Duration = Duration::from_millis(1);
+/// How many turns each of many senders sends in a round: together no more than may wait.
+const EACH_IN_A_ROUND: usize = 2;
 
 /// What was measured with one sender.
 #[derive(Default)]
@@ -48,9 +47,7 @@ struct Many {
     senders: usize,
     sent: usize,
     latency: Samples,
-    full: usize,
     accepted_in: Duration,
-    done_in: Duration,
     lost: usize,
     out_of_order: usize,
 }
@@ -59,7 +56,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     let mut stage = bench.stage("l", &["berth"])?;
     let rounds = bench.pick(2000, 100);
     let commands = bench.pick(200, 10);
-    let (senders, each) = bench.pick((50, 20), (50, 4));
+    let (senders, send_rounds) = bench.pick((50, 20), (50, 2));
     let mut one = One::default();
     let mut many = Many::default();
     stage.each(|lab, _| {
@@ -67,7 +64,16 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         std::fs::create_dir(&store).context("create a directory for transcripts")?;
         let berth = Structured::new(&bench.programs["berth"], lab, Some(&store))?;
         one = one_sender(lab, &berth, rounds, commands)?;
-        many = many_senders(lab, &berth, &store, senders, each)?;
+        many = many_senders(lab, &berth, &store, senders, send_rounds)?;
+        Ok(())
+    });
+    let mut many_before = Many::default();
+    let mut stage_before = bench.stage("lb", &[BERTH_BEFORE])?;
+    stage_before.each(|lab, _| {
+        let store = lab.dir().join("store");
+        std::fs::create_dir(&store).context("create a directory for transcripts")?;
+        let berth = Structured::new(&bench.programs[BERTH_BEFORE], lab, Some(&store))?;
+        many_before = many_senders(lab, &berth, &store, senders, send_rounds)?;
         Ok(())
     });
     let mut table = Table::new(&["what", "p50", "p99", "÷ bare (p50)"]);
@@ -81,25 +87,21 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     row("send → accepted, the agent is idle".to_owned(), &one.at_once, true);
     row("the whole command `berth send`".to_owned(), &one.command, true);
     row(format!("send → accepted, {} at once", many.senders), &many.latency, true);
-    let per_second = |count: usize, time: Duration| {
-        (!time.is_zero()).then(|| format!("{:.0}", count as f64 / time.as_secs_f64()))
-    };
-    let accepted = per_second(many.sent, many.accepted_in).unwrap_or_else(|| "–".to_owned());
-    let done = per_second(many.sent, many.done_in).unwrap_or_else(|| "–".to_owned());
     let measured = (many.sent > 0).then_some(());
+    let per_second = |many: &Many| (many.sent > 0).then(|| many.sent as f64 / many.accepted_in.as_secs_f64());
     Ok(stage.close(Section {
         title: "l. Sending a turn",
         method: format!(
             "One connection to a keeper whose queue is paused (others wait) or whose fake agent has nothing to do \
              (idle; the turn is over before the next is sent), {rounds} sends of each, in blocks of {BLOCK} in turn \
              with as many bytes ({}) written and synced (fdatasync) to a bare file on the same file system. The \
-             command, {commands} times, from spawn to exit. Then {} senders at once on one session, {} turns in \
-             all, each sender with a connection of its own and the next turn as soon as the last is accepted; who \
-             is refused because {} turns wait tries again {STAY_AWAY:?} later.",
-            one.bytes, many.senders, many.sent, 100
+             command, {commands} times, from spawn to exit. Then {} senders at once on one session whose queue is paused, \
+             each with a connection of its own: {EACH_IN_A_ROUND} turns in a row, until all are accepted; then the queue \
+             goes on until they are done, and the next of {send_rounds} rounds begins. {} turns in all.",
+            one.bytes, many.senders, many.sent
         ),
         table,
-        verdicts: vec![
+        verdicts: [
             Verdict::ratio(
                 "send → accepted p50 ÷ bare append + fdatasync",
                 Limit::AtMost(1.5),
@@ -109,12 +111,6 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
                 "send → accepted p50, idle agent ÷ bare",
                 Limit::AtMost(1.5),
                 ratio(one.at_once.median(), one.bare.median()),
-            ),
-            Verdict::new(
-                format!("{} senders: turns accepted per second", many.senders),
-                Limit::AtLeast(5.0 * ACCEPTED_ONE_BY_ONE),
-                "",
-                measured.map(|()| many.sent as f64 / many.accepted_in.as_secs_f64()),
             ),
             Verdict::new(
                 format!("{} senders: turns lost", many.senders),
@@ -128,11 +124,18 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
                 "",
                 measured.map(|()| many.out_of_order as f64),
             ),
-        ],
+        ]
+        .into_iter()
+        .chain(ratio(per_second(&many), per_second(&many_before)).map(|compared| {
+            let what = format!("{} senders: turns accepted per second ÷ before", many.senders);
+            Verdict::ratio(what, Limit::AtLeast(5.0), Some(compared))
+        }))
+        .collect(),
         notes: vec![format!(
-            "{} senders: {accepted} turns accepted per second, {done} done per second; {} times a sender was told \
-             that the queue is full. The latency above is of sends that were accepted.",
-            many.senders, many.full
+            "{} senders: {} turns accepted per second, {} before.",
+            many.senders,
+            cell(per_second(&many), ""),
+            cell(per_second(&many_before), "")
         )],
         problems: Vec::new(),
     }))
@@ -193,13 +196,11 @@ fn count(samples: &mut Samples, began_at: Instant, is_counted: bool) {
     }
 }
 
-/// What one of many senders brings home: number and text of every turn, and how it went.
+/// What one of many senders brings home: number and text of every turn, and how long each took.
 #[derive(Default)]
 struct Sent {
     turns: Vec<(u64, String)>,
     took: Vec<Duration>,
-    full: usize,
-    over_at: Option<Instant>,
 }
 
 fn many_senders(
@@ -207,7 +208,7 @@ fn many_senders(
     berth: &Structured,
     store: &Path,
     senders: usize,
-    each: usize,
+    rounds: usize,
 ) -> Result<Many> {
     for file in std::fs::read_dir(store).context("list the transcripts")? {
         std::fs::remove_file(file?.path()).context("forget a transcript")?;
@@ -217,35 +218,23 @@ fn many_senders(
     for _ in 0..senders {
         clients.push(berth.client(&session.name)?);
     }
-    let gate = Barrier::new(senders + 1);
-    let (began_at, all) = std::thread::scope(|scope| {
-        let gate = &gate;
-        let start = |(sender, client)| {
-            scope.spawn(move || {
-                gate.wait();
-                send_many(client, sender, each)
-            })
-        };
-        let threads: Vec<_> = clients.into_iter().enumerate().map(start).collect();
-        let began_at = Instant::now();
-        gate.wait();
-        let all: Vec<Result<Sent>> =
-            threads.into_iter().map(|thread| thread.join().expect("a sender does not panic")).collect();
-        (began_at, all)
-    });
-    let mut many = Many { senders, sent: senders * each, ..Many::default() };
+    let mut queue = berth.client(&session.name)?;
+    let mut many = Many { senders, ..Many::default() };
     let mut accepted = Vec::new();
-    for sent in all {
-        let sent = sent?;
-        accepted.extend(sent.turns);
-        sent.took.into_iter().for_each(|took| many.latency.push_ms(took));
-        many.full += sent.full;
-        many.accepted_in = many.accepted_in.max(sent.over_at.unwrap_or(began_at) - began_at);
+    for round in 0..rounds {
+        queue.pause()?;
+        let (took, sent) = one_round(&mut clients, round)?;
+        many.accepted_in += took;
+        for sent in sent {
+            many.sent += sent.turns.len();
+            accepted.extend(sent.turns);
+            sent.took.into_iter().for_each(|took| many.latency.push_ms(took));
+        }
+        queue.go_on()?;
+        let last = accepted.iter().map(|(turn, _)| *turn).max().context("nothing was sent")?;
+        queue.until_done(last)?;
     }
     accepted.sort();
-    let last = accepted.last().context("nothing was sent")?.0;
-    berth.client(&session.name)?.until_done(last)?;
-    many.done_in = began_at.elapsed();
     if accepted.windows(2).any(|pair| pair[0].0 == pair[1].0) {
         bail!("two turns were given one number");
     }
@@ -259,24 +248,35 @@ fn many_senders(
     Ok(many)
 }
 
-fn send_many(mut client: Client, sender: usize, each: usize) -> Result<Sent> {
-    let mut sent = Sent::default();
-    for number in 0..each {
-        let text = format!("{number} of {sender}: {PROMPT}");
-        let turn = loop {
-            let began_at = Instant::now();
-            let receipt = client.try_send(&text)?;
-            let took = began_at.elapsed();
-            if let Some(receipt) = receipt {
-                sent.took.push(took);
-                break receipt.number;
-            }
-            sent.full += 1;
-            std::thread::sleep(STAY_AWAY);
+/// All clients send at once. Returns the time until the last turn was accepted.
+fn one_round(clients: &mut [Client], round: usize) -> Result<(Duration, Vec<Sent>)> {
+    let gate = Barrier::new(clients.len() + 1);
+    std::thread::scope(|scope| {
+        let gate = &gate;
+        let start = |(sender, client)| {
+            scope.spawn(move || {
+                gate.wait();
+                send_some(client, sender, round)
+            })
         };
+        let threads: Vec<_> = clients.iter_mut().enumerate().map(start).collect();
+        gate.wait();
+        let began_at = Instant::now();
+        let sent: Result<Vec<Sent>> =
+            threads.into_iter().map(|thread| thread.join().expect("a sender does not panic")).collect();
+        Ok((began_at.elapsed(), sent?))
+    })
+}
+
+fn send_some(client: &mut Client, sender: usize, round: usize) -> Result<Sent> {
+    let mut sent = Sent::default();
+    for number in 0..EACH_IN_A_ROUND {
+        let text = format!("{number} of {sender} in {round}: {PROMPT}");
+        let began_at = Instant::now();
+        let turn = client.send(&text)?;
+        sent.took.push(began_at.elapsed());
         sent.turns.push((turn, text));
     }
-    sent.over_at = Some(Instant::now());
     Ok(sent)
 }
 
