@@ -134,13 +134,14 @@ impl Keeper {
         while !self.event_loop.is_leaving() {
             events.clear();
             let due = if self.has_deferred() { Some(Timespec::default()) } else { self.timeout() };
-            let timeout = due.or((!lean).then_some(LEAN_AFTER));
+            let is_quiet_first = !lean && due.is_none_or(|due| LEAN_AFTER < due);
+            let timeout = if is_quiet_first { Some(LEAN_AFTER) } else { due };
             self.event_loop
                 .epoll()
                 .wait(&mut events, timeout.as_ref())
                 .map_err(|error| bug("waiting for events", &error))?;
-            if due.is_none() && events.is_empty() {
-                // Nothing to do and nothing due: be small until a client wants something.
+            if events.is_empty() && is_quiet_first {
+                // Nothing to do, and nothing due soon: be small until then, or until a client wants something.
                 self.output.shrink();
                 memory::give_back();
                 lean = true;
