@@ -179,9 +179,9 @@ fn lasting_evidence(home: &Home, pid: u32) -> Result<Vec<SessionId>, String> {
 /// The sessions that a process is inside of by evidence that it carries and can drop: its lock and its mark.
 fn carried_evidence(home: &Home, pid: u32) -> Result<Vec<SessionId>, String> {
     let mut sessions = Vec::new();
-    for session in SessionFiles::with_run_lock_of(pid).unwrap_or_default() {
-        if is_kept_here(home, session.id()) || is_in(home, &session) {
-            sessions.push(session.id().clone());
+    for (id, files) in SessionFiles::with_run_lock_of(pid).unwrap_or_default() {
+        if is_kept_here(home, &id) || files.is_some_and(|files| is_in(home, &files)) {
+            sessions.push(id);
         }
     }
     if let Ok([Some(mark), _]) = tree::variables(pid, [recover::MARK, HOME_VARIABLE])

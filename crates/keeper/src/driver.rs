@@ -9,6 +9,7 @@ use std::path::Path;
 
 use berth_core::{Process, SessionId, Spec};
 use berth_driver::{AgentTraits, Driver};
+use berth_host::identity::HOST_IS_DOWN;
 use berth_host::spawn::{Child, Spawn, Stdio, find_program, spawn};
 use berth_store::process;
 
@@ -83,6 +84,8 @@ fn environment(
     let extra = extra.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     let theirs = spec.env.iter().map(|(name, value)| (name.into(), value.into()));
     let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    // A user's word for one command, which an agent must not inherit.
+    env.retain(|(name, _)| name != HOST_IS_DOWN);
     for (name, value) in extra.chain(theirs).chain(ours) {
         env.retain(|(known, _)| *known != name);
         env.push((name, value));

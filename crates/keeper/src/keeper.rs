@@ -149,6 +149,7 @@ impl Keeper {
             }
             lean = false;
             self.arm_watchdog();
+            self.forget_departing();
             for event in &events {
                 self.handle(event.data.u64(), event.flags);
             }

@@ -165,7 +165,10 @@ pub(crate) fn claims_on(stat: &ProcessStat) -> Claims {
     let above = foreign::keeper_above(stat);
     found.claims.extend(above.map(|session| claim_of(Source::Descent, &session)));
     match SessionFiles::with_run_lock_of(stat.pid) {
-        Ok(sessions) => found.claims.extend(sessions.iter().map(|session| claim_of(Source::Lock, session))),
+        Ok(sessions) => found.claims.extend(sessions.into_iter().map(|(id, files)| match files {
+            Some(files) => claim_of(Source::Lock, &files),
+            None => Claim { by: Source::Lock, id, epoch: None, home: None },
+        })),
         Err(error) => found.unreadable.push(format!("its open files: {error}")),
     }
     match tree::variables(stat.pid, [recover::MARK, HOME_VARIABLE]) {

@@ -17,6 +17,7 @@ use super::Keeper;
 use super::client::Attached;
 use super::client_table::{Departed, MAX_CLIENTS, MAX_LASTING, Received};
 use super::publish::STATUS_DELAY_MS;
+use super::tui_turns::TuiTurns;
 use crate::callers::{self, Seen};
 use crate::journaled_session::Input;
 
@@ -155,9 +156,10 @@ impl Keeper {
         self.clients.flush_all(&mut self.terminal, self.output.end());
     }
 
-    /// Reads clients again that sent more keys than the agent read, once it has read all of them.
+    /// Reads clients again that sent more keys than the agent read, once it has read all of them or never will.
     pub(super) fn unpause_clients(&mut self) {
-        let has_read_all = !self.terminal.has_waiting_keys() && self.tui_turns.kept_behind() == 0;
+        let keeps_keys = self.tui_turns.kept_behind() > 0 && TuiTurns::has_time(self.journal.session());
+        let has_read_all = !self.terminal.has_waiting_keys() && !keeps_keys;
         if has_read_all && self.clients.has_paused() {
             self.clients.unpause_all();
         }

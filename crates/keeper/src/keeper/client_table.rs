@@ -351,7 +351,13 @@ impl ClientTable {
     /// True if a client that may type also sees the questions of the agent to its terminal. An observer's answers go
     /// nowhere, and a client that fell behind never saw the question.
     pub(super) fn has_writer_that_sees(&self) -> bool {
-        self.clients.values().any(|client| client.writes() && client.sees())
+        self.connected().any(|client| client.writes() && client.sees())
+    }
+
+    /// The clients whose connection is not known to be gone.
+    fn connected(&self) -> impl Iterator<Item = &Client> {
+        let connected = self.clients.iter().filter(|(key, _)| !self.departing.contains(key));
+        connected.map(|(_, client)| client)
     }
 
     /// Attaches a client, or changes its right to type. The screen follows as soon as it can be painted, which is at once
@@ -397,7 +403,7 @@ impl ClientTable {
 
     /// The attached clients, the longest attached first.
     pub(super) fn attached_status(&self) -> Vec<AttachedStatus> {
-        let attached = self.clients.values().filter_map(|client| Some((client, client.attached?)));
+        let attached = self.connected().filter_map(|client| Some((client, client.attached?)));
         let mut status: Vec<AttachedStatus> = attached
             .map(|(client, attached)| AttachedStatus {
                 place: client.actor.place.clone(),

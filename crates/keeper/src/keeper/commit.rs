@@ -24,11 +24,11 @@ impl Keeper {
     }
 
     pub(super) fn take_batch(&mut self, inputs: Vec<Input>) -> Result<Taken, Problem> {
-        self.check_lease(&inputs)?;
         if self.journal.is_busy() {
             debug_assert!(false, "a batch in the middle of another: {inputs:?}");
             return Err(Problem::new(Code::Bug, "the keeper is still writing the change before this one"));
         }
+        self.check_lease(&inputs)?;
         self.commit(inputs)
     }
 

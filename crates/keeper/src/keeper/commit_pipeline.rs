@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -282,12 +282,15 @@ impl JournalThread {
         let is_awaited = Arc::new(AtomicBool::new(false));
         let awaited = Arc::clone(&is_awaited);
         let write = move || {
+            // If the thread panics, its end of the channel is closed first, and then the loop is woken.
+            let (wakes, outgoing) = (wakes, outgoing);
             for batch in incoming {
                 killpoint::held("sync");
                 if outgoing.send(batch.write()).is_err() {
                     return;
                 }
                 // The loop sets this and looks once more before it waits, so one of the two sees the other.
+                fence(Ordering::SeqCst);
                 if awaited.load(Ordering::SeqCst) {
                     wakes.wake();
                 }
@@ -308,6 +311,7 @@ impl JournalThread {
             std::thread::yield_now();
         }
         self.is_awaited.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         let written = loop {
             match self.written() {
                 Some(written) => break written,

@@ -186,8 +186,10 @@ impl Keeper {
     fn interrupt_turn(&mut self, turn: u64) {
         let session = self.journal.session();
         if session.has_terminal() {
-            let report = self.tui_turns.break_off(turn, session, &mut self.terminal);
-            return self.report(report.into_iter().collect());
+            if let Some(report) = self.tui_turns.break_off(turn, session, &mut self.terminal) {
+                self.report(vec![report]);
+            }
+            return;
         }
         if let Some(agent) = &mut self.agent {
             let out = agent.interrupt(turn);

@@ -12,7 +12,7 @@ use crate::keeper::client::Client;
 impl ClientTable {
     /// True if a client is told of the event over a connection that it keeps up.
     pub(in crate::keeper) fn is_looked_at(&self, event: &Event, occasion: Occasion) -> bool {
-        self.clients.values().any(|client| client.looks_at(event, occasion))
+        self.connected().any(|client| client.looks_at(event, occasion))
     }
 
     pub(in crate::keeper) fn wait_for(&mut self, key: u64, wait: ClientWait) {
