@@ -323,10 +323,16 @@ impl SessionFiles {
         tree::with_open_lock(&self.dir.join(RUN_LOCK))
     }
 
-    /// The sessions whose run's lock a process holds, in any state directory.
-    pub fn with_run_lock_of(pid: u32) -> io::Result<Vec<Self>> {
+    /// The sessions whose run's lock a process holds, in any state directory. A session's directory that was moved out of
+    /// its state directory tells only the id.
+    pub fn with_run_lock_of(pid: u32) -> io::Result<Vec<(SessionId, Option<Self>)>> {
         let files = tree::held_files(pid, RUN_LOCK)?;
-        Ok(files.iter().filter_map(|file| Self::understand(file.parent()?.as_os_str())).collect())
+        let session = |file: &PathBuf| {
+            let dir = file.parent()?;
+            let id = SessionId::parse(dir.file_name()?.to_str()?)?;
+            Some((id, Self::understand(dir.as_os_str())))
+        };
+        Ok(files.iter().filter_map(session).collect())
     }
 
     /// The lock of the command that starts a helper, once it is ours; `None` if it stays taken for `patience`.

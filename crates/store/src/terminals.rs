@@ -69,6 +69,8 @@ impl Terminal {
     pub fn presence(&self) -> Presence {
         match self.leader.check() {
             Verdict::Gone => return Presence::Gone,
+            // The record of a terminal of another host came along with a copy of the state directory.
+            Verdict::CannotTell(_) if self.leader.elsewhere().is_some() => return Presence::Gone,
             Verdict::CannotTell(_) => return Presence::CannotTell,
             Verdict::Alive(_) => {}
         }

@@ -187,11 +187,13 @@ impl Lease {
         recorded: Option<&Process>,
     ) -> Result<Option<(u32, Pidfd)>, Problem> {
         if let Some(keeper) = recorded.filter(|keeper| keeper.pid != std::process::id()) {
-            match process::identity(keeper).check() {
+            let keeper_identity = process::identity(keeper);
+            match keeper_identity.check() {
                 Verdict::Alive(pidfd) => return Ok(Some((keeper.pid, pidfd))),
                 Verdict::Gone => {}
-                // In the directory that its keeper locked, the free lock is the proof.
-                Verdict::CannotTell(_) if self.was_signed_here => {}
+                // In the directory that its keeper locked, the free lock is the proof, but only on the host where the keeper
+                // locked it.
+                Verdict::CannotTell(_) if self.was_signed_here && keeper_identity.elsewhere().is_none() => {}
                 Verdict::CannotTell(why) => {
                     let what = format!("cannot tell whether the keeper of session {id} is gone: {why}");
                     return Err(Problem::new(Code::Refused, what).hint("nothing was changed"));
