@@ -68,6 +68,7 @@ use meant::{MEANT, in_its_place, with_session};
 #[command(
     name = "berth",
     version,
+    disable_help_subcommand = true,
     mut_subcommands = with_session,
     after_help = "\
 S is a session: its name, its id, the first characters (three or more) of its id, or @ for the current one;
@@ -140,10 +141,16 @@ fn color() -> impl clap::builder::TypedValueParser<Value = Color> {
 impl Args {
     /// What was typed.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let first = std::env::args_os().nth(1);
-        let command =
-            first.as_ref().and_then(|word| only(word.to_str()?)).unwrap_or_else(crate::help::command);
+        let words: Vec<_> = std::env::args_os().skip(1).collect();
+        let command = if crate::help::is_all_typed(&words) {
+            crate::help::command_with_groups()
+        } else {
+            words.first().and_then(|word| only(word.to_str()?)).unwrap_or_else(crate::help::command)
+        };
         let found = command.try_get_matches().map_err(crate::guess::with_advice)?;
+        if let Some(page) = crate::help::asked(&found) {
+            return Err(crate::guess::with_advice(page));
+        }
         let mut args = Self::from_arg_matches(&found)?;
         args.named = named(&found);
         let below = found.subcommand().map(|(verb, found)| (verb, found, found.try_get_one::<String>(MEANT)));

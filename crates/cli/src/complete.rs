@@ -60,6 +60,7 @@ fn completed(arg: Arg, verb: &str) -> Arg {
         })),
         (_, "agent") => arg.add(ArgValueCandidates::new(agents)),
         (_, "name") if verb == "agents" => arg.add(ArgValueCandidates::new(agents)),
+        (_, "command") if verb == "help" => arg.add(ArgValueCandidates::new(commands)),
         (_, "explain") => arg.add(ArgValueCandidates::new(keys)),
         (_, "what") if verb == "wait" => arg.add(ArgValueCandidates::new(|| {
             ["idle", "done", "needs-you", "exit", "output:"].map(CompletionCandidate::new).into()
@@ -70,6 +71,15 @@ fn completed(arg: Arg, verb: &str) -> Arg {
         }
         (_, _) => arg,
     }
+}
+
+/// The commands that have a page of help.
+fn commands() -> Vec<CompletionCandidate> {
+    let whole = crate::help::command();
+    let shown = whole.get_subcommands().filter(|command| !command.is_hide_set());
+    shown
+        .map(|command| CompletionCandidate::new(command.get_name()).help(command.get_about().cloned()))
+        .collect()
 }
 
 /// Everything on a shelf of the state directory; nothing is made or mended for it.

@@ -461,8 +461,9 @@ fn attaching_without_a_terminal_is_a_usage_error_that_names_what_scripts_use() {
 #[test]
 fn the_help_of_every_command_says_what_it_does() {
     let lab = lab();
-    let top = lab.ok(["--help"]);
+    let top = lab.ok(["help", "--all"]);
     assert!(top.contains("Exit codes:") && top.contains("berth demo"), "{top}");
+    assert_eq!(top, lab.ok(["--help", "--all"]));
     let verbs = [
         "run", "resume", "ls", "show", "why", "attach", "input", "screen", "output", "log", "stop", "wait",
         "rename", "demo", "ps", "doctor", "helper",
@@ -478,6 +479,37 @@ fn the_help_of_every_command_says_what_it_does() {
     for verb in ["run", "ls", "input", "ps"] {
         assert!(lab.ok([verb, "--help"]).contains("Examples:"), "{verb}");
     }
+}
+
+#[test]
+fn the_first_page_of_the_help_fits_a_terminal_of_80_columns_and_24_lines() {
+    let lab = lab();
+    let page = lab.ok(["--help"]);
+    let lines: Vec<&str> = page.lines().collect();
+    assert!(lines.len() <= 24, "{} lines:\n{page}", lines.len());
+    for line in &lines {
+        assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
+    }
+    for word in ["Usage: berth", "\n  run ", "S is a session", "berth help --all", "berth help COMMAND"] {
+        assert!(page.contains(word), "{word} is not in the first page:\n{page}");
+    }
+    for same in [["-h"], ["help"]] {
+        assert_eq!(lab.ok(same), page, "{same:?}");
+    }
+}
+
+#[test]
+fn help_of_a_command_prints_what_its_help_option_prints() {
+    let lab = lab();
+    for path in [&["ls"][..], &["run"], &["input"], &["helper", "ensure"], &["queue", "move"], &["help"]] {
+        assert_eq!(lab.ok([&["help"], path].concat()), lab.ok([path, &["--help"]].concat()), "{path:?}");
+    }
+    for unknown in [&["help", "stpo"][..], &["help", "helper", "ensrue"]] {
+        let said = lab.berth(unknown);
+        assert!(said.code == 2 && said.err.contains("similar"), "{said:?}");
+    }
+    let advised = lab.berth(["help", "kill"]);
+    assert!(advised.code == 2 && advised.err.contains("berth stop S"), "{advised:?}");
 }
 
 fn said_by(command: &mut std::process::Command) -> berth_harness::Said {

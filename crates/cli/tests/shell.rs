@@ -150,6 +150,7 @@ fn a_tab_offers_what_there_is_and_makes_nothing() {
     assert_eq!(offered(&lab, &["config", "--explain", "ui.c"]), ["ui.color"]);
     assert_eq!(offered(&lab, &["wait", "over", "--for", "nee"]), ["needs-you"]);
     assert_eq!(offered(&lab, &["conf"]), ["config"]);
+    assert_eq!(offered(&lab, &["help", "conf"]), ["config"]);
     std::fs::write(lab.config(), "[broken").expect("a config file");
     assert_eq!(offered(&lab, &["run", "--agent", "cod"]), Vec::<String>::new(), "and nothing is said");
 }
@@ -205,7 +206,7 @@ fn every_verb_has_a_manual_page_that_groff_reads_without_a_word() {
     let dir = lab.dir().join("man1");
     let told = lab.berth(["man", "--dir", &dir.display().to_string()]);
     assert_eq!(told.code, 0, "{told:?}");
-    let help = lab.ok(["help"]);
+    let help = lab.ok(["help", "--all"]);
     let verbs: Vec<&str> = help
         .lines()
         .skip_while(|line| !line.ends_with(':'))

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &Man) -> Result<u8, Problem> {
 
 /// What a command is, with its whole name, as the pages of a directory have it.
 fn about(verb: &[String]) -> Result<clap::Command, Problem> {
-    let mut found = help::command().disable_help_subcommand(true);
+    let mut found = help::command();
     // Only then an inner command knows its whole name.
     found.build();
     for (at, word) in verb.iter().enumerate() {

@@ -9,7 +9,7 @@ const NEED_MORE: [&str; 3] = ["attach", "use", "purge"];
 
 /// The verbs whose help has --session.
 fn verbs(lab: &Lab) -> Vec<String> {
-    let help = lab.ok(["--help"]);
+    let help = lab.ok(["help", "--all"]);
     let listed = help.lines().skip_while(|line| !line.ends_with(':')).take_while(|line| *line != "Options:");
     let verb = |line: &str| {
         let rest = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '))?;

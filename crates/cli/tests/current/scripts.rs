@@ -77,6 +77,9 @@ fn a8_two_state_directories_at_one_terminal_never_see_each_others_pointer() {
 fn every_command(lab: &Lab, above: &[String]) -> Vec<Vec<String>> {
     let mut args = above.to_vec();
     args.push("--help".to_owned());
+    if above.is_empty() {
+        args.push("--all".to_owned());
+    }
     let help = lab.ok(&args);
     // Under one heading or several, and always before the options.
     let names = help

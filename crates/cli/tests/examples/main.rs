@@ -87,9 +87,10 @@ fn verb_of(line: &str) -> Option<String> {
     rest.split_whitespace().next().map(str::to_owned)
 }
 
-/// What `--help` prints, unwrapped.
+/// Output of `--help`, unwrapped; of berth itself with every verb.
 fn help(lab: &Lab, verb: &str) -> String {
-    let words = verb.split_whitespace().chain(["--help"]);
+    let all: &[&str] = if verb.is_empty() { &["--help", "--all"] } else { &["--help"] };
+    let words = verb.split_whitespace().chain(all.iter().copied());
     let told = said(lab.command(words).env("COLUMNS", "1000").output().expect("berth can be started"));
     assert_eq!(told.code, 0, "{verb}: {told:?}");
     told.out

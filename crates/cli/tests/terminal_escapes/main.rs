@@ -142,6 +142,7 @@ const COMMANDS: &[(&str, Prints, &[&str])] = &[
     ("demo", Text, &["demo"]),
     ("acp", Raw, &["acp"]),
     ("mcp", Raw, &["mcp"]),
+    ("help", Text, &["help", "--all"]),
     ("proxy", Raw, &["proxy"]),
     ("stop", Text, &["stop", "turns"]),
     ("stop", Quotes, &["stop", "ODD"]),
