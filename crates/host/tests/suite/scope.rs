@@ -1,14 +1,13 @@
 //! A process that has a scope of its own may divide it. The test binary runs itself as that process.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
 use berth_host::cgroup;
-use common::Scratch;
+
+use crate::common::Scratch;
 
 const NOTE: &str = "BERTH_TEST_NOTE";
 
@@ -24,7 +23,11 @@ fn a_process_in_its_own_scope_moves_below_it_and_may_be_asked_twice() {
     assert_eq!(cgroup::scope_of_mine(), None, "nobody made one for this process");
     let scratch = Scratch::new();
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "a_process_in_its_own_scope_moves_below_it_and_may_be_asked_twice", "--nocapture"])
+        .args([
+            "--exact",
+            "scope::a_process_in_its_own_scope_moves_below_it_and_may_be_asked_twice",
+            "--nocapture",
+        ])
         .env(NOTE, scratch.file("note"))
         .stdin(Stdio::piped())
         .spawn()

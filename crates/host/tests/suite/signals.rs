@@ -1,13 +1,12 @@
 //! Signals of this process. They are process-wide, so the tests take turns.
 
-mod common;
-
 use std::fs;
 use std::os::fd::AsFd;
 
 use berth_host::signals::{SignalFd, ignore, unblock_all};
 use berth_host::tree::{self, Exit};
-use common::{Shell, alone, await_exit, await_readable};
+
+use crate::common::{Shell, alone, await_exit, await_readable};
 
 fn mask(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap();

@@ -1,14 +1,13 @@
 //! A shell on a pseudo terminal.
 
-mod common;
-
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
 
 use berth_host::pty::Pty;
 use berth_host::spawn::{Child, Spawn, Stdio, spawn};
-use common::{Scratch, await_readable, finish};
+
+use crate::common::{Scratch, await_readable, finish};
 
 fn shell(script: &str) -> (Pty, Child) {
     let (pty, slave) = Pty::open(24, 80).unwrap();

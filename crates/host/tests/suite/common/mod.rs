@@ -1,7 +1,5 @@
 //! What the tests share: a scratch directory, and children that are started, awaited and never left.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
-
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;

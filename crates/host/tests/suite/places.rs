@@ -1,7 +1,5 @@
 //! Private directories, and sockets in them.
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -10,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use berth_host::dir::{DirError, private_dir};
 use berth_host::socket::{Peer, connect, listen, peer};
-use common::{Scratch, alone, await_readable};
+
+use crate::common::{Scratch, alone, await_readable};
 
 fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777

@@ -1,10 +1,9 @@
 //! Adopting, listing, signalling and reaping real descendants.
 
-mod common;
-
 use berth_host::identity::{Pidfd, stat};
 use berth_host::tree::{self, Exit};
-use common::{Shell, alone, await_exit, kill_orphans};
+
+use crate::common::{Shell, alone, await_exit, kill_orphans};
 
 /// The number of a process that a shell prints.
 fn pid_from(shell: &mut Shell) -> u32 {

@@ -1,14 +1,13 @@
 //! Listeners found through `/proc`, with real sockets.
 
-mod common;
-
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
 use berth_host::ports::{Address, Listening, holders, listening};
-use common::{Scratch, Shell};
+
+use crate::common::{Scratch, Shell};
 
 fn me() -> u32 {
     std::process::id()
@@ -91,7 +90,7 @@ fn a_relative_path_is_completed_with_where_the_process_is() {
 fn nobody_and_the_dead_have_no_ports() {
     let shell = Shell::run("exit 0");
     let pid = shell.child.pid;
-    common::await_exit(&shell.child.pidfd);
+    crate::common::await_exit(&shell.child.pidfd);
     assert!(listening(&[pid]).unwrap().is_empty(), "a zombie has closed everything");
     assert_eq!(shell.finish(), 0);
     assert!(listening(&[pid, 0, u32::MAX]).unwrap().is_empty());

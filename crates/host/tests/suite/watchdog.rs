@@ -1,8 +1,6 @@
 //! A stuck process is replaced in place. The test binary runs itself as that process: the first image
 //! takes a lock, starts a child and gets stuck; the second finds both.
 
-mod common;
-
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -15,7 +13,8 @@ use berth_host::lock::{LockFile, Probe, probe};
 use berth_host::tree::{self, Exit};
 use berth_host::watchdog::{Watchdog, inherited};
 use berth_host::{random_bytes, signals};
-use common::{Scratch, Shell, alone, await_exit, kill_orphans};
+
+use crate::common::{Scratch, Shell, alone, await_exit, kill_orphans};
 
 /// What the image is to do: `stuck`, `restart`, or after the exec `again`.
 const ROLE: &str = "BERTH_TEST_ROLE";
@@ -25,12 +24,12 @@ const NOTE: &str = "BERTH_TEST_NOTE";
 
 #[test]
 fn a_stuck_process_is_replaced_and_keeps_its_pid_child_and_lock() {
-    run("a_stuck_process_is_replaced_and_keeps_its_pid_child_and_lock", "stuck");
+    run("watchdog::a_stuck_process_is_replaced_and_keeps_its_pid_child_and_lock", "stuck");
 }
 
 #[test]
 fn a_deliberate_restart_is_not_killed_by_an_alarm_that_was_armed() {
-    run("a_deliberate_restart_is_not_killed_by_an_alarm_that_was_armed", "restart");
+    run("watchdog::a_deliberate_restart_is_not_killed_by_an_alarm_that_was_armed", "restart");
 }
 
 /// Runs this test again in a process of its own, which plays `role`.

@@ -1,7 +1,5 @@
 //! What a started program finds, and what is told when it cannot start.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Seek};
@@ -11,7 +9,8 @@ use std::path::Path;
 
 use berth_host::spawn::{Spawn, SpawnError, Stdio, spawn, spawn_beside};
 use berth_host::{cgroup, signals, tree};
-use common::{Scratch, Shell, alone, finish, pipe, spawn_quietly};
+
+use crate::common::{Scratch, Shell, alone, finish, pipe, spawn_quietly};
 
 #[test]
 fn a_program_gets_its_arguments_environment_and_directory() {
@@ -77,7 +76,7 @@ fn a_process_started_beside_us_is_a_child_of_our_parent_and_not_ours() {
     let output = File::create_new(scratch.file("out")).unwrap();
     let args = ["sh", "-c", "echo $PPID"].map(Into::into);
     let child = spawn_beside(&spec_of(&output, &args)).unwrap();
-    common::await_exit(&child.pidfd);
+    crate::common::await_exit(&child.pidfd);
     let parent = fs::read_to_string(scratch.file("out")).unwrap();
     assert_eq!(parent.trim(), std::os::unix::process::parent_id().to_string());
     assert!(tree::reap().unwrap().no_children);

@@ -1,7 +1,5 @@
 //! Groups of version 2 for real. Needs root and the hierarchy; says so and does nothing elsewhere.
 
-mod common;
-
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -9,7 +7,8 @@ use std::path::{Path, PathBuf};
 use berth_host::cgroup::{Group, keeper_place, place_for_runs};
 use berth_host::identity::Identity;
 use berth_host::spawn::{Child, Spawn, Stdio, spawn};
-use common::{Scratch, alone, await_exit, finish};
+
+use crate::common::{Scratch, alone, await_exit, finish};
 
 /// A place of its own for the groups of one test, gone with whoever is in it when dropped.
 struct Place(PathBuf);
@@ -111,7 +110,7 @@ fn a_group_knows_who_was_born_in_it_and_in_groups_inside_it() {
 fn killing_a_group_ends_a_storm_of_forks_and_nobody_beside_it() {
     let _turn = alone();
     let Some(place) = Place::new() else { return };
-    let _orphans = common::kill_orphans();
+    let _orphans = crate::common::kill_orphans();
     let (group, beside) = (place.group("a.1"), place.group("a.2"));
     let neighbour = born_in(&beside, "exec sleep 1000");
     // Two more at any time and from each, none of which lives for long.

@@ -1,7 +1,5 @@
 //! Locks between processes.
 
-mod common;
-
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,7 +7,8 @@ use std::time::Duration;
 
 use berth_host::lock::{LockFile, Probe, probe};
 use berth_host::tree;
-use common::{Scratch, Shell};
+
+use crate::common::{Scratch, Shell};
 
 #[test]
 fn one_holds_and_the_other_waits_in_vain() {

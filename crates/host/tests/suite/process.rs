@@ -1,10 +1,9 @@
 //! What is told about processes, compared with processes we know.
 
-mod common;
-
 use berth_host::identity::Identity;
 use berth_host::process::census;
-use common::{Shell, alone};
+
+use crate::common::{Shell, alone};
 
 #[test]
 fn everything_about_a_child_is_as_it_was_started() {
@@ -27,7 +26,7 @@ fn everything_about_a_child_is_as_it_was_started() {
     assert!(0 < pss && pss <= rss && rss < 1 << 30, "pss {pss}, rss {rss}");
 
     shell.stdin = None;
-    common::await_exit(&shell.child.pidfd);
+    crate::common::await_exit(&shell.child.pidfd);
     assert!(opened.argv().unwrap().is_empty(), "a zombie has no words left");
     assert_eq!(shell.finish(), 0);
     assert!(opened.argv().is_err(), "what was opened does not turn into another process");
@@ -47,7 +46,7 @@ fn a_process_with_the_pid_of_another_is_not_opened_for_it() {
 fn the_census_lists_zombies_and_says_so() {
     let _turn = alone();
     let shell = Shell::run("exit 3");
-    common::await_exit(&shell.child.pidfd);
+    crate::common::await_exit(&shell.child.pidfd);
     let all = census().unwrap();
     assert!(all.iter().any(|process| process.pid == shell.child.pid && process.is_zombie()), "{all:?}");
     assert_eq!(shell.finish(), 3);

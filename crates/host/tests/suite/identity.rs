@@ -1,12 +1,11 @@
 //! Identity against real processes, and a real pid that changes hands.
 
-mod common;
-
 use std::fs;
 use std::process::Command;
 
 use berth_host::identity::{Identity, Pidfd, Verdict, ignores_signal, stat};
-use common::{Scratch, Shell, await_exit, finish, spawn_quietly};
+
+use crate::common::{Scratch, Shell, await_exit, finish, spawn_quietly};
 
 /// An id that no boot has.
 const EARLIER_BOOT: &str = "00000000-0000-0000-0000-000000000000";
@@ -81,7 +80,7 @@ fn a_process_with_a_reused_pid_is_not_taken_for_the_first_one() {
         return reuse_a_pid();
     }
     // A namespace of its own has nobody else who takes pids, and may be told which comes next.
-    let name = "a_process_with_a_reused_pid_is_not_taken_for_the_first_one";
+    let name = "identity::a_process_with_a_reused_pid_is_not_taken_for_the_first_one";
     let can = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).status();
     if !can.is_ok_and(|status| status.success()) {
         eprintln!("skipped: not allowed to make a pid namespace");

@@ -1,0 +1,15 @@
+//! The host as the crate sees it: real processes, terminals, locks, control groups and directories.
+
+mod cgroup;
+mod common;
+mod identity;
+mod lock;
+mod places;
+mod ports;
+mod process;
+mod pty;
+mod scope;
+mod signals;
+mod spawn;
+mod tree;
+mod watchdog;
