@@ -1,12 +1,11 @@
 //! The index beside a segment, and checkpoints: what they save, and that they are never believed.
 
-mod common;
-
 use std::collections::BTreeMap;
 
 use berth_journal::fake::{FakeDisk, Rng};
 use berth_journal::{Checkpoint, Journal, JournalError, Limits, Seq};
-use common::{FakeJournal, Note, OWNER, create, disk_with, note, notes, segments, texts};
+
+use crate::common::{FakeJournal, Note, OWNER, create, disk_with, note, notes, segments, texts};
 
 const LIMITS: Limits = Limits { segment_bytes: 40_000, record_bytes: 1 << 20, merge_bytes: 1000 };
 const EVENTS: u64 = 1000;
@@ -217,10 +216,10 @@ fn damage_behind_a_checkpoint_is_refused_and_damage_before_it_is_found_by_those_
     hurt[500] ^= 1;
     disk.put(&oldest, &hurt);
     assert_eq!(inspect_from(&disk, checkpoint).unwrap().unwrap(), ["one", "two", "three"]);
-    common::read(&disk).unwrap_err();
+    crate::common::read(&disk).unwrap_err();
     berth_journal::heads(&disk, OWNER, &[Seq(u64::MAX)]).unwrap_err();
     assert!(berth_journal::salvage::<Note, _>(&disk, OWNER).1.is_some());
-    common::open(&disk).map(drop).unwrap_err();
+    crate::common::open(&disk).map(drop).unwrap_err();
 }
 
 #[test]
@@ -253,6 +252,6 @@ fn opening_behind_a_checkpoint_in_the_last_write_settles_all_of_that_write() {
     drop(journal);
     let unsettled = Journal::<Note, _>::inspect_from(disk.clone(), OWNER, LIMITS, checkpoint).unwrap();
     drop(unsettled.unwrap().settle().unwrap());
-    assert_eq!(segments(&disk).pop().unwrap(), common::segment(EVENTS + 1));
+    assert_eq!(segments(&disk).pop().unwrap(), crate::common::segment(EVENTS + 1));
     assert_eq!(piece(&disk, EVENTS + 1, u64::MAX), ["one", "two", "three"]);
 }

@@ -3,11 +3,10 @@
 //! The model is two lists: what was committed, which must come back, and what failed since, of which one batch may
 //! come back from its front. A broken promise is an `Err`, so that the planted bugs can be seen to break one.
 
-mod common;
-
 use berth_journal::fake::{FakeDisk, Rng};
 use berth_journal::{Checkpoint, Committed, Journal, JournalError, Limits, Planted, Recovered, Seq};
-use common::{FakeJournal, Note, OWNER, notes, open, read, texts};
+
+use crate::common::{FakeJournal, Note, OWNER, notes, open, read, texts};
 
 struct Model {
     committed: Vec<Note>,
@@ -291,10 +290,11 @@ fn the_power_may_go_before_any_single_step_of_a_life_and_of_its_recovery() {
 
 #[test]
 fn an_opening_that_is_cut_short_keeps_the_torn_bytes_for_the_next_one() {
-    let whole = common::written(&["a", "b"], false).files().remove(&common::segment(1)).unwrap();
+    let whole =
+        crate::common::written(&["a", "b"], false).files().remove(&crate::common::segment(1)).unwrap();
     for steps in 0..12 {
         let disk = FakeDisk::new(steps);
-        disk.put(&common::segment(1), &whole[..whole.len() - 1]);
+        disk.put(&crate::common::segment(1), &whole[..whole.len() - 1]);
         disk.end_power_after(steps);
         let first = open(&disk).map(|(_, recovered)| recovered.torn);
         disk.crash();
@@ -313,13 +313,13 @@ fn an_unborn_segment_keeps_its_name_until_another_takes_it() {
     let limits = Limits { segment_bytes: 1, ..Limits::default() };
     for (seed, fails) in (0..40).flat_map(|seed| (1..4).map(move |fails| (seed, fails))) {
         let disk = FakeDisk::new(seed);
-        common::create(&disk, limits).append(notes(&["a"])).unwrap();
-        disk.put(&common::segment(2), b"half a hea");
+        crate::common::create(&disk, limits).append(notes(&["a"])).unwrap();
+        disk.put(&crate::common::segment(2), b"half a hea");
         disk.fail_sync(fails);
         for _ in 0..2 {
             // One opening may fail, and the one after it must not be misled by what the kernel shows.
             drop(open(&disk));
-            assert!(disk.files().contains_key(&common::segment(2)));
+            assert!(disk.files().contains_key(&crate::common::segment(2)));
         }
         disk.crash();
         let (mut journal, recovered) = open(&disk).unwrap();

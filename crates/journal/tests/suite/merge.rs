@@ -1,10 +1,9 @@
 //! Many short lives of one journal: each takes over a small last segment and replaces it.
 
-mod common;
-
 use berth_journal::fake::FakeDisk;
 use berth_journal::{Damage, Journal, JournalError, Limits, Seq};
-use common::{FakeJournal, Note, OWNER, note, notes, open, read, segment, segments, texts, written};
+
+use crate::common::{FakeJournal, Note, OWNER, note, notes, open, read, segment, segments, texts, written};
 
 fn open_with(disk: &FakeDisk, limits: Limits) -> FakeJournal {
     Journal::<Note, _>::open(disk.clone(), OWNER, limits).unwrap().0
@@ -62,7 +61,7 @@ fn power_may_go_and_syncs_may_fail_at_any_step_of_taking_over() {
             [(step, true, true), (step, true, false), (step, false, true), (step, false, false)]
         }) {
             let disk = FakeDisk::new(seed);
-            let mut journal = common::create(&disk, Limits { segment_bytes: 70, ..Limits::default() });
+            let mut journal = crate::common::create(&disk, Limits { segment_bytes: 70, ..Limits::default() });
             for text in ["a", "b", "c"] {
                 journal.append(notes(&[text])).unwrap();
             }

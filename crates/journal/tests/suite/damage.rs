@@ -1,11 +1,10 @@
 //! What a crash can leave is repaired, everything else is refused, and no wrong event ever comes out.
 
-mod common;
-
 use berth_journal::fake::FakeDisk;
 use berth_journal::{Damage, Journal, JournalError, Limits, Seq};
-use common::{Note, OWNER, create, disk_with, notes, open, read, segment, segments, texts, written};
 use proptest::prelude::{ProptestConfig, any, prop, proptest};
+
+use crate::common::{Note, OWNER, create, disk_with, notes, open, read, segment, segments, texts, written};
 
 const TEXTS: [&str; 4] = ["first", "second", "third", "the last one"];
 

@@ -1,10 +1,9 @@
 //! The head of a journal stands for its events and for nothing else.
 
-mod common;
-
 use berth_journal::fake::FakeDisk;
 use berth_journal::{Head, Journal, Limits, Seq, heads, segments_of};
-use common::{Note, OWNER, notes, open, segment, written};
+
+use crate::common::{Note, OWNER, notes, open, segment, written};
 
 const TEXTS: [&str; 5] = ["a", "bb", "ccc", "dddd", "eeeee"];
 
@@ -66,7 +65,7 @@ fn head_is_read_back_from_its_text_and_nothing_else_is() {
 #[test]
 fn files_of_a_range_are_those_that_may_hold_it() {
     let disk = FakeDisk::new(0);
-    let mut journal = common::create(&disk, Limits { segment_bytes: 1, ..Limits::default() });
+    let mut journal = crate::common::create(&disk, Limits { segment_bytes: 1, ..Limits::default() });
     TEXTS.iter().for_each(|text| drop(journal.append(notes(&[text])).unwrap()));
     assert_eq!(segments_of(&disk, Seq(2), Seq(3)).unwrap(), [segment(2), segment(3)]);
     assert_eq!(segments_of(&disk, Seq(5), Seq(90)).unwrap(), [segment(5)]);

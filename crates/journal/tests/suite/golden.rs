@@ -2,14 +2,13 @@
 //! small segment was taken over by the next one and before the header said how much of a segment was placed; `v1-placed`
 //! after that.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use berth_journal::fake::FakeDisk;
 use berth_journal::{Journal, Limits};
-use common::{Note, disk_with, notes, open, texts};
+
+use crate::common::{Note, disk_with, notes, open, texts};
 
 const EVENTS: [&str; 7] = ["created", "started", "said hello", "said more", "went on", "came back", "ended"];
 
@@ -28,13 +27,13 @@ fn golden_files(version: &str) -> BTreeMap<String, Vec<u8>> {
 fn write_v1() -> BTreeMap<String, Vec<u8>> {
     let disk = FakeDisk::new(0);
     let limits = Limits { segment_bytes: 115, ..Limits::default() };
-    let mut journal = Journal::<Note, _>::create(disk.clone(), common::OWNER, limits).unwrap();
+    let mut journal = Journal::<Note, _>::create(disk.clone(), crate::common::OWNER, limits).unwrap();
     journal.append(notes(&EVENTS[..2])).unwrap();
     journal.append(notes(&EVENTS[2..3])).unwrap();
     journal.append(notes(&EVENTS[3..4])).unwrap();
     journal.append(notes(&EVENTS[4..5])).unwrap();
     drop(journal);
-    let (mut journal, _) = Journal::<Note, _>::open(disk.clone(), common::OWNER, limits).unwrap();
+    let (mut journal, _) = Journal::<Note, _>::open(disk.clone(), crate::common::OWNER, limits).unwrap();
     journal.append(notes(&EVENTS[5..6])).unwrap();
     journal.append(notes(&EVENTS[6..7])).unwrap();
     journal.close().unwrap();

@@ -1,7 +1,5 @@
 //! Appending, rolling over, failing and going on.
 
-mod common;
-
 use std::cell::Cell;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +7,8 @@ use std::path::PathBuf;
 
 use berth_journal::fake::{Counts, FakeDisk};
 use berth_journal::{Disk, Journal, JournalError, Limits, RealDisk, Seq};
-use common::{FakeJournal, Note, OWNER, create, note, notes, open, read, segment, segments, texts};
+
+use crate::common::{FakeJournal, Note, OWNER, create, note, notes, open, read, segment, segments, texts};
 
 #[test]
 fn events_are_numbered_from_one_and_come_back_in_order() {
@@ -58,7 +57,7 @@ fn a_full_segment_is_sealed_in_the_write_that_fills_it() {
 
 #[test]
 fn a_closed_journal_is_opened_without_writing() {
-    let disk = common::written(&["a", "b"], true);
+    let disk = crate::common::written(&["a", "b"], true);
     let before = (disk.counts(), disk.files());
     let (journal, _) = open(&disk).unwrap();
     journal.close().unwrap();
@@ -97,7 +96,7 @@ fn a_record_over_the_limit_is_refused_before_anything_is_written() {
 
 #[test]
 fn a_second_journal_in_the_same_directory_is_refused() {
-    let disk = common::written(&["a"], true);
+    let disk = crate::common::written(&["a"], true);
     let refused = FakeJournal::create(disk, OWNER, Limits::default()).err().unwrap();
     assert!(matches!(refused, JournalError::NotEmpty { .. }), "{refused}");
 }
@@ -234,7 +233,7 @@ fn a_reader_in_the_middle_of_an_append_sees_a_prefix_and_writes_nothing() {
         for length in before.get(name).map_or(0, Vec::len)..=bytes.len() {
             let mut files = whole.clone();
             files.get_mut(name).unwrap().truncate(length);
-            let beside = common::disk_with(&files);
+            let beside = crate::common::disk_with(&files);
             let seen = texts(&read(&beside).unwrap());
             assert!(seen.len() >= all.len() - batch.len() && all.starts_with(&seen), "{seen:?} at {length}");
             assert_eq!(beside.files(), files);
@@ -303,7 +302,7 @@ fn a_reader_who_listed_the_directory_too_early_looks_again() {
 
 #[test]
 fn opening_removes_its_own_unfinished_files_and_no_others() {
-    let disk = common::written(&["a"], true);
+    let disk = crate::common::written(&["a"], true);
     let (unfinished, stranger) = (format!("{}.new", segment(2)), "notes.new");
     disk.put(&unfinished, b"half");
     disk.put(stranger, b"mine");
@@ -313,7 +312,7 @@ fn opening_removes_its_own_unfinished_files_and_no_others() {
 
 #[test]
 fn an_event_that_this_program_does_not_know_is_named_and_kept() {
-    let disk = common::written(&["a", "unheard of"], true);
+    let disk = crate::common::written(&["a", "unheard of"], true);
     let before = disk.files();
     let refused = open(&disk).err().unwrap();
     assert!(matches!(refused, JournalError::Undecodable { seq: Seq(2), .. }), "{refused}");

@@ -1,5 +1,4 @@
 //! What the tests share.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use berth_journal::fake::FakeDisk;
 use berth_journal::{Committed, Journal, JournalError, Limits, Record, Recovered, Seq};
