@@ -1,6 +1,7 @@
 //! What the tests share: a directory as an agent has it, with the transcripts in it that a test wants.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
+pub(crate) mod copies;
+pub(crate) mod talk;
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,17 +1,14 @@
 //! What is found in transcripts, and what is not.
 
-mod common;
-#[path = "common/talk.rs"]
-mod talk;
-
 use std::fs;
 use std::io::Write;
 
 use berth_transcript::check::{Report, Weight, What, check};
 use berth_transcript::repair::{Wish, repair};
-use common::{Home, real};
 use serde_json::{Value, json};
-use talk::{SESSION, answer, call, id, interrupted, lines, made_up, prompt, record, result};
+
+use crate::common::talk::{SESSION, answer, call, id, interrupted, lines, made_up, prompt, record, result};
+use crate::common::{Home, real};
 
 fn look(bytes: &[u8]) -> Report {
     look_named("talk.jsonl", bytes)

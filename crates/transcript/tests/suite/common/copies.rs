@@ -1,7 +1,5 @@
 //! Copies of transcripts, and what is wrong with them.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
-
 use std::fs;
 use std::path::PathBuf;
 
@@ -10,7 +8,7 @@ use berth_transcript::repair::{Repaired, Wish, repair};
 use serde_json::Value;
 
 use crate::common::Home;
-use crate::talk::{lines, resumed};
+use crate::common::talk::{lines, resumed};
 
 /// A place with an original in it.
 pub(crate) struct Place {

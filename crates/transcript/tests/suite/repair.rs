@@ -1,22 +1,19 @@
 //! Copies that are whole, whatever the original was.
 
-mod common;
-#[path = "common/copies.rs"]
-mod copies;
-#[path = "common/talk.rs"]
-mod talk;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use berth_transcript::check::{Finding, What, check};
 use berth_transcript::repair::{Wish, repair};
-use common::real;
-use copies::{Place, mends};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use talk::{SESSION, answer, call, id, interrupted, lines, made_up, prompt, record, result, resumed};
+
+use crate::common::copies::{Place, mends};
+use crate::common::real;
+use crate::common::talk::{
+    SESSION, answer, call, id, interrupted, lines, made_up, prompt, record, result, resumed,
+};
 
 #[test]
 fn a_clean_transcript_has_an_identical_copy_and_nothing_beside_it() {

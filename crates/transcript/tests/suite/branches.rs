@@ -1,21 +1,16 @@
 //! Branches in copies: which stays, which goes, and what is doubled.
 
-mod common;
-#[path = "common/copies.rs"]
-mod copies;
-#[path = "common/talk.rs"]
-mod talk;
-
 use std::fs;
 use std::io::Write;
 
 use berth_transcript::check::{Weight, What, check};
 use berth_transcript::repair::{Keep, Wish};
-use common::real;
-use copies::{Place, mends};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use talk::{SESSION, answer, call, id, lines, made_up, prompt, record, result, resumed};
+
+use crate::common::copies::{Place, mends};
+use crate::common::real;
+use crate::common::talk::{SESSION, answer, call, id, lines, made_up, prompt, record, result, resumed};
 
 #[test]
 fn a_branch_that_makes_no_sense_behind_the_other_is_set_aside_and_may_be_a_copy() {

@@ -1,14 +1,11 @@
 //! The turns of a conversation, and which of them a resume has.
 
-mod common;
-#[path = "common/talk.rs"]
-mod talk;
-
 use std::fs;
 
 use berth_transcript::tree::{Begins, Tree, tree};
-use common::{Home, real};
-use talk::{answer, lines, prompt};
+
+use crate::common::talk::{answer, lines, prompt};
+use crate::common::{Home, real};
 
 fn read(bytes: &[u8]) -> Tree {
     let home = Home::new();

@@ -1,7 +1,5 @@
 //! Transcripts made for a test, and what a resume would make of them.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
-
 use std::collections::HashMap;
 
 use serde_json::{Value, json};

@@ -1,14 +1,13 @@
 //! Transcripts that are torn, huge, odd, doubled or not there.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
 
 use berth_transcript::{Asked, Fate, MAX_ANSWER_BYTES, exists, fate};
-use common::{Home, ID, done, fate_in, real, word};
 use proptest::prelude::*;
+
+use crate::common::{Home, ID, done, fate_in, real, word};
 
 const KINDS: [&str; 2] = ["claude", "codex"];
 

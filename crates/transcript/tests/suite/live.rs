@@ -1,19 +1,14 @@
 //! Transcripts that somebody writes while they are looked at.
 
-mod common;
-#[path = "common/copies.rs"]
-mod copies;
-#[path = "common/talk.rs"]
-mod talk;
-
 use std::fs;
 use std::io::Write;
 
 use berth_transcript::check::{Report, Weight, What, check};
 use berth_transcript::repair::Wish;
-use copies::Place;
 use serde_json::{Value, json};
-use talk::{answer, call, lines, prompt, result, resumed};
+
+use crate::common::copies::Place;
+use crate::common::talk::{answer, call, lines, prompt, result, resumed};
 
 /// Looks at a file to which somebody does this meanwhile.
 fn look(bytes: &[u8], meanwhile: impl FnOnce(&mut fs::File)) -> Report {
@@ -45,7 +40,7 @@ fn at_work() -> Vec<Value> {
 
 #[test]
 fn a_call_at_the_end_of_a_file_that_grows_is_a_note_and_an_earlier_one_is_not() {
-    let note = json!({"type": "queue-operation", "sessionId": talk::SESSION});
+    let note = json!({"type": "queue-operation", "sessionId": crate::common::talk::SESSION});
     let report = look(&lines(&at_work()), |file| file.write_all(&lines(&[note])).unwrap());
     assert_eq!(
         found(&report),

@@ -1,9 +1,5 @@
 //! However large a transcript is, little of it is in memory.
 
-mod common;
-#[path = "common/talk.rs"]
-mod talk;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -11,9 +7,10 @@ use std::path::Path;
 use berth_transcript::check::{What, check};
 use berth_transcript::repair::{Wish, repair};
 use berth_transcript::tree::tree;
-use common::Home;
 use serde_json::json;
-use talk::{SESSION, answer, call, id, lines, prompt};
+
+use crate::common::Home;
+use crate::common::talk::{SESSION, answer, call, id, lines, prompt};
 
 /// The most memory this process ever had.
 fn peak_kib() -> u64 {

@@ -1,10 +1,9 @@
 //! What became of turns, by transcripts that real agents wrote: Claude Code 2.1.325 and Codex 0.166.0, against a
 //! model server whose answers are `ECHO: <prompt>`. Shortened to what is looked at and what lies beside it.
 
-mod common;
-
 use berth_transcript::{Asked, Fate};
-use common::{done, fate_in, real, word};
+
+use crate::common::{done, fate_in, real, word};
 
 fn claude(name: &str, text: &str) -> Fate {
     fate_in("claude", &real("claude", name), &Asked::new(text))
@@ -265,7 +264,7 @@ fn a_turn_at_the_end_of_a_large_transcript_is_found_and_one_far_before_it_cannot
 
 #[test]
 fn a_transcript_that_was_made_huge_cannot_be_told() {
-    let home = common::Home::new();
+    let home = crate::common::Home::new();
     let path = home.write("claude", &real("claude", "finished"));
     std::fs::File::options().write(true).open(path).unwrap().set_len(20 << 30).unwrap();
     is(&home.fate("claude", &Asked::new("first words")), "cannot tell", "");

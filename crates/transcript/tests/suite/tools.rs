@@ -1,15 +1,10 @@
 //! Calls of tools and their results: which belong to each other.
 
-mod common;
-#[path = "common/copies.rs"]
-mod copies;
-#[path = "common/talk.rs"]
-mod talk;
-
 use berth_transcript::check::{What, check};
-use copies::{Place, mends};
 use serde_json::{Value, json};
-use talk::{SESSION, answer, call, interrupted, lines, prompt, result};
+
+use crate::common::copies::{Place, mends};
+use crate::common::talk::{SESSION, answer, call, interrupted, lines, prompt, result};
 
 #[track_caller]
 fn finds(records: &[Value], expected: &[(What, u64)]) {
