@@ -3,7 +3,7 @@
 //! Promise: the state changes only by what is on disk. A batch is committed with one sync, whole
 //! or not at all.
 //! Not here: the world. The keeper performs [`JournaledSession::owed`] and reports back; the simulation in
-//! `tests/simulation.rs` does the same with a world that fails.
+//! `tests/suite/simulation/` does the same with a world that fails.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Lines for people. What needs processes is in `tests/writers.rs`.
+//! Lines for people. What needs processes is in `tests/suite/writers.rs`.
 
 use super::*;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use berth_core::{Actor, Boundary, Command, Fence, Phase, PolicyChange, Refusal, Spec, Term};
 use berth_keeper::journaled_session::Input;
 
-use crate::keeper::Keeper;
-use crate::life::Life;
-use crate::world::{Halt, World};
+use crate::simulation::keeper::Keeper;
+use crate::simulation::life::Life;
+use crate::simulation::world::{Halt, World};
 
 impl Life {
     /// One of the clients wants something.

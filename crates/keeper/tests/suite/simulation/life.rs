@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use berth_core::{Actor, Command, Fence};
 
-use crate::bug::Bug;
-use crate::keeper::Keeper;
-use crate::mind::Mind;
-use crate::world::{Halt, World};
+use crate::simulation::bug::Bug;
+use crate::simulation::keeper::Keeper;
+use crate::simulation::mind::Mind;
+use crate::simulation::world::{Halt, World};
 
 const HARSH_STEPS: u64 = 60;
 /// With [`CALM_STEP_MS`] more than every patience there is: three seconds of grace, two for what the agent left

@@ -10,10 +10,10 @@ use berth_store::History;
 use berth_store::claim::AppendError;
 use berth_store::history::Stored;
 
-use crate::host::Host;
-use crate::mind::{Mind, Plan};
-use crate::rules::Rules;
-use crate::store::Store;
+use crate::simulation::host::Host;
+use crate::simulation::mind::{Mind, Plan};
+use crate::simulation::rules::Rules;
+use crate::simulation::store::Store;
 
 pub(crate) struct Ledger {
     store: Store,

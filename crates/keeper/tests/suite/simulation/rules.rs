@@ -5,7 +5,7 @@
 
 use berth_core::{Event, Exit};
 
-use crate::turn_rules::TurnRules;
+use crate::simulation::turn_rules::TurnRules;
 
 /// What the journal says so far.
 #[derive(Clone, Default, Debug)]

@@ -8,10 +8,10 @@ use berth_core::{
 };
 use berth_keeper::journaled_session::Input;
 
-use crate::bug::Bug;
-use crate::keeper::Keeper;
-use crate::life::Life;
-use crate::world::{Halt, World};
+use crate::simulation::bug::Bug;
+use crate::simulation::keeper::Keeper;
+use crate::simulation::life::Life;
+use crate::simulation::world::{Halt, World};
 
 /// More steps than every turn takes that waits at the end of a life, each with a run of its own.
 const STEPS_PER_TURN: u64 = 100;

@@ -9,10 +9,10 @@ use berth_core::{
 };
 use berth_keeper::journaled_session::{Input, Taken};
 
-use crate::agent::MOST_WORDS;
-use crate::bug::Bug;
-use crate::mind::Mind;
-use crate::world::{Halt, World};
+use crate::simulation::agent::MOST_WORDS;
+use crate::simulation::bug::Bug;
+use crate::simulation::mind::Mind;
+use crate::simulation::world::{Halt, World};
 
 const KILL_AGAIN_MS: u64 = 20;
 const RETRY_MS: u64 = 1000;

@@ -3,7 +3,7 @@
 use berth_core::{Event, Final, Manner, Prompt, Retry};
 use berth_journal::Planted;
 
-use crate::mind::Plan;
+use crate::simulation::mind::Plan;
 
 /// What is wrong with the simulated keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

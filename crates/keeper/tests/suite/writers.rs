@@ -82,7 +82,7 @@ impl Home {
     /// A process that holds a lock it took itself, as Codex does: this very program, told to.
     fn locker(&self, file: &Path) -> Agent {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "a_lock_is_held_on_request", "--nocapture", "--test-threads=1"]);
+        command.args(["--exact", "writers::a_lock_is_held_on_request", "--nocapture", "--test-threads=1"]);
         command.env("BERTH_TEST_LOCK", file).env("BERTH_TEST_HOME", &self.0);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());

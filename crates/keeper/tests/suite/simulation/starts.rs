@@ -6,11 +6,11 @@ use berth_core::{Command, Event, Name, Observation, Refusal};
 use berth_keeper::journaled_session::Input;
 use berth_store::claim::AppendError;
 
-use crate::keeper::Keeper;
-use crate::ledger::tolerate;
-use crate::life::Life;
-use crate::mind::Mind;
-use crate::world::Halt;
+use crate::simulation::keeper::Keeper;
+use crate::simulation::ledger::tolerate;
+use crate::simulation::life::Life;
+use crate::simulation::mind::Mind;
+use crate::simulation::world::Halt;
 
 impl Life {
     /// A keeper process starts: for a new session, or for the next run of one that is there.

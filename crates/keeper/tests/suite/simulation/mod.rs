@@ -7,33 +7,19 @@
 //! `simulation/bug.rs`.
 //! Not here: the kernel, sockets and files of the real keeper. Those have tests of their own.
 
-#[path = "simulation/agent.rs"]
 mod agent;
-#[path = "simulation/bug.rs"]
 mod bug;
-#[path = "simulation/clients.rs"]
 mod clients;
-#[path = "simulation/host.rs"]
 mod host;
-#[path = "simulation/keeper.rs"]
 mod keeper;
-#[path = "simulation/ledger.rs"]
 mod ledger;
-#[path = "simulation/life.rs"]
 mod life;
-#[path = "simulation/mind.rs"]
 mod mind;
-#[path = "simulation/rules.rs"]
 mod rules;
-#[path = "simulation/starts.rs"]
 mod starts;
-#[path = "simulation/store.rs"]
 mod store;
-#[path = "simulation/turn_rules.rs"]
 mod turn_rules;
-#[path = "simulation/turns.rs"]
 mod turns;
-#[path = "simulation/world.rs"]
 mod world;
 
 use std::ops::Range;

@@ -12,8 +12,8 @@ use berth_store::claim::{AppendError, FileClaim};
 use berth_store::history::Stored;
 use berth_store::snapshot::Snapshot;
 
-use crate::bug::Bug;
-use crate::store::{Claim, SESSION, Store, id};
+use crate::simulation::bug::Bug;
+use crate::simulation::store::{Claim, SESSION, Store, id};
 
 pub(crate) struct Mind {
     owner: JournaledSession<Claim>,

@@ -7,12 +7,12 @@ use berth_journal::fake::{FakeDisk, Rng};
 use berth_journal::{Disk, Limits};
 use berth_store::claim::{AppendError, MemoryStore};
 
-use crate::agent::Agent;
-use crate::bug::Bug;
-use crate::host::Host;
-use crate::ledger::{Ledger, tolerate};
-use crate::life::Kept;
-use crate::store::Store;
+use crate::simulation::agent::Agent;
+use crate::simulation::bug::Bug;
+use crate::simulation::host::Host;
+use crate::simulation::ledger::{Ledger, tolerate};
+use crate::simulation::life::Kept;
+use crate::simulation::store::Store;
 
 /// How many steps of the past a failure shows.
 const TRACE_LINES: usize = 40;

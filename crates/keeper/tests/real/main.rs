@@ -1,0 +1,3 @@
+//! Conversations of the real agents, against the fake model.
+
+mod conversations;
