@@ -4,12 +4,13 @@
 //! Not here: berth. Needs `testing/agents/install`.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::Stdio;
 
 use berth_harness::model::{Answer, one_line};
 use berth_harness::{RealAgents, Talk, said, wait_child, wait_until};
 use serde_json::{Value, json};
+
+use crate::tool::{is_alive, long_tool, tool_pid};
 
 const SESSION: &str = "5e551014-0000-4000-8000-000000000001";
 
@@ -56,23 +57,6 @@ fn settled(talk: &mut Talk, number: u32) -> String {
 fn answers(result: &Value) -> Vec<String> {
     let list = result["user_message_uuids"].as_array().cloned().unwrap_or_default();
     list.iter().filter_map(|uuid| uuid.as_str().map(str::to_owned)).collect()
-}
-
-/// A tool that says its pid, and then waits for somebody to write to `pipe`.
-fn long_tool(agents: &RealAgents) -> String {
-    let made = std::process::Command::new("mkfifo").arg(agents.work().join("pipe")).status();
-    assert!(made.is_ok_and(|status| status.success()), "mkfifo");
-    "TOOL echo $$ > pid.new; mv pid.new pid; cat pipe".to_owned()
-}
-
-fn tool_pid(agents: &RealAgents) -> u32 {
-    let file = agents.work().join("pid");
-    wait_until("the tool's start", || file.exists());
-    std::fs::read_to_string(file).expect("just seen").trim().parse().expect("a pid")
-}
-
-fn is_alive(pid: u32) -> bool {
-    Path::new(&format!("/proc/{pid}")).exists()
 }
 
 #[test]

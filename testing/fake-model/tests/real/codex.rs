@@ -3,11 +3,11 @@
 //! Promise: each fact of `docs/agents.md` that berth builds on has a test here that fails when it stops being true.
 //! Not here: berth. Needs `testing/agents/install`.
 
-use std::path::Path;
-
 use berth_harness::model::{Answer, one_line};
 use berth_harness::{RealAgents, Talk, wait_until};
 use serde_json::{Value, json};
+
+use crate::tool::{is_alive, long_tool, tool_pid};
 
 /// An app-server that has been greeted.
 struct Server {
@@ -72,23 +72,6 @@ fn answer_of(turn: &Value) -> &str {
 fn complaint(answer: &Value) -> (i64, &str) {
     let error = &answer["error"];
     (error["code"].as_i64().unwrap_or_default(), error["message"].as_str().unwrap_or_default())
-}
-
-/// A tool that says its pid, and then waits for somebody to write to `pipe`.
-fn long_tool(agents: &RealAgents) -> String {
-    let made = std::process::Command::new("mkfifo").arg(agents.work().join("pipe")).status();
-    assert!(made.is_ok_and(|status| status.success()), "mkfifo");
-    "TOOL echo $$ > pid.new; mv pid.new pid; cat pipe".to_owned()
-}
-
-fn tool_pid(agents: &RealAgents) -> u32 {
-    let file = agents.work().join("pid");
-    wait_until("the tool's start", || file.exists());
-    std::fs::read_to_string(file).expect("just seen").trim().parse().expect("a pid")
-}
-
-fn is_alive(pid: u32) -> bool {
-    Path::new(&format!("/proc/{pid}")).exists()
 }
 
 #[test]
