@@ -11,7 +11,7 @@ import schemathesis
 from schemathesis.specs.openapi import checks
 
 # Whoever shows wrong tokens too often is refused with 429 instead of 401, until they stop. That is a refusal, too; what
-# each route says to one wrong token is in tests/gateway_auth.
+# each route says to one wrong token is in crates/cli/tests/suite/gateway_auth.
 checks.AUTH_REJECTION_STATUSES = frozenset({401, 403, 429})
 
 SESSIONS = ["talk", "shell", "stopped"]
