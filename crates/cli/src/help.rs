@@ -117,9 +117,9 @@ pub(crate) fn is_all_typed(words: &[std::ffi::OsString]) -> bool {
 fn everyday(command: &Command) -> StyledStr {
     let header = command.get_styles().get_header();
     let literal = command.get_styles().get_literal();
-    let mut text = format!(
+    let mut text = String::from(
         "berth keeps AI agent sessions: one writer each, nothing lost, crashes survived.\n\n\
-         {{usage-heading}} {{usage}}\n\n"
+         {usage-heading} {usage}\n\n",
     );
     for (verb, about) in EVERYDAY {
         let _ = writeln!(text, "  {literal}{verb:9}{literal:#}{about}");
