@@ -181,7 +181,7 @@ impl Args {
 /// The command with this verb alone.
 fn only(verb: &str) -> Option<Command> {
     let verb = with_session(Verb::definition(verb)?);
-    let whole = Command::new("berth").version(env!("CARGO_PKG_VERSION"));
+    let whole = Command::new("berth").version(env!("CARGO_PKG_VERSION")).disable_help_subcommand(true);
     Some(Before::augment_args(whole).subcommand(verb))
 }
 
