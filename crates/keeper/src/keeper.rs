@@ -1,8 +1,8 @@
 //! The keeper process: one loop that owns one session.
 //!
-//! Each pass of the loop takes events of the kernel, commits what they lead to ([`CommitPipeline`]), publishes what was
+//! Each pass of the loop takes events of the kernel, commits what they lead to (`commit_pipeline`), publishes what was
 //! committed, and performs the effects that are owed. The state lives in parts, each in a file of its own; a part changes
-//! only itself and returns what it learned, and the methods of [`Keeper`] commit that and tell the other parts.
+//! only itself and returns what it learned, and the methods of `Keeper` commit that and tell the other parts.
 //! Promise: no terminal, one thread that decides, no wait without a limit: while a batch is in flight, `commit` attends to
 //! what needs no journal.
 //! Start with [`keep`]; `begin` and `adopt` make the keeper, `commit` and `publish` are the way into the journal and out

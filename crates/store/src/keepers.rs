@@ -2,7 +2,7 @@
 //!
 //! Promise: a process is called the keeper of a session only if the lease names it and it was started for that very
 //! directory.
-//! Start with [`kept_by`] for a process, [`keeper_of`] for a session.
+//! Start with [`kept_by`] for a process, `keeper_of` for a session.
 
 use std::fs;
 use std::io;

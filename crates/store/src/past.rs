@@ -2,7 +2,7 @@
 //!
 //! Promise: what is told follows from the journal alone. Snapshot and turn index save reading, and are believed only as
 //! far as the journal bears them out.
-//! Start with [`SessionPast::read`].
+//! Start with `SessionPast::read`.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

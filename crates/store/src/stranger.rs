@@ -2,7 +2,7 @@
 //!
 //! Promise: a stranger is named only if the kernel's list of locks has it, it did not sign the lease, and it is not a
 //! berth command, which may hold a lease for a moment before it signs.
-//! Start with [`StrangeHolder::of`].
+//! Start with `StrangeHolder::of`.
 
 use std::path::{Path, PathBuf};
 
