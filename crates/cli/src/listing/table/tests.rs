@@ -1,3 +1,5 @@
+use berth_api::SessionState;
+
 use super::Paper;
 use crate::listing::row::Row;
 use crate::width::width;
@@ -11,6 +13,7 @@ fn row(session: &str, state: &str, doing: &str) -> Row {
         session: session.to_owned(),
         id: "0a1b2c3d4e5f".to_owned(),
         state: state.to_owned(),
+        paint: (&SessionState::from(state)).into(),
         age: "3d".to_owned(),
         active: "12m".to_owned(),
         dir: "~/code/berth".to_owned(),
