@@ -73,7 +73,7 @@ fn end_by_evidence(files: &SessionFiles, session: &Session) -> Result<Vec<String
     end(&contained, || find(files, session, &contained))
 }
 
-/// Ends whoever is in the group of a run that is over, and removes it. Says who that was.
+/// Ends the processes in the group of a run that is over, and removes the group. Returns the processes that it ended.
 pub(crate) fn end_group(path: &Path, name: &str, files: &SessionFiles) -> Result<Vec<String>, Vec<String>> {
     let trouble = |error: std::io::Error| vec![format!("cannot look into it: {error}")];
     let contained = Contained::known(path, name).map_err(trouble)?;

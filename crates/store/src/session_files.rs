@@ -125,7 +125,7 @@ impl SessionFiles {
         self.dir.exists()
     }
 
-    /// The same; an error if it cannot be told.
+    /// True if the session has a directory; an error if the disk does not tell.
     pub fn try_exists(&self) -> io::Result<bool> {
         self.dir.try_exists()
     }

@@ -261,7 +261,7 @@ impl Ledger {
         self.store.read(from)
     }
 
-    /// The same witness for a store that took the place of the first one.
+    /// A new witness for a store that took the place of the first one, as blind as this one.
     pub(crate) fn afresh(&self, store: Store) -> Self {
         Self::new(store, self.blind)
     }
