@@ -1,8 +1,8 @@
-//! Sending: what it costs until a turn is accepted, which means on disk, and fifty who send at once.
+//! Sending: the time until a turn is accepted, which means on disk, for one sender and for fifty at once.
 //!
-//! Promise: the bare file takes as many bytes as the journal grows by for a turn, on the same file system, and
-//! neither pays for what the other left to be written: they take turns in blocks. What fifty senders were
-//! given receipts for is compared with what the agent says it got.
+//! Promise: the bare file takes as many bytes as the journal grows by for a turn, on the same file system, and neither
+//! pays for data that the other left to be written: they take turns in blocks. The receipts of the fifty senders are
+//! compared with the prompts that the agent says it got.
 //! Start with [`measure`].
 
 use std::fs::File;
@@ -15,69 +15,69 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::lab::Lab;
+use crate::lab::BenchEnvironment;
 use crate::peers::BERTH_BEFORE;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::{Samples, ratio};
-use crate::turns::{Client, Structured};
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::{MeasuredSamples, ratio};
+use crate::turns::{BenchKeeperClient, BerthWithAcp};
 
-/// How many are measured before it is the other's turn.
+/// How many turns are measured before it is the other side's turn.
 const BLOCK: usize = 20;
-/// How many of the first are not counted.
+/// How many of the first turns are not counted.
 const WARM_UP: usize = BLOCK;
-/// What is sent: about a line.
+/// The prompt that is sent: about a line.
 const PROMPT: &str = "look at the failing test once more, and tell me what it waits for before you change it";
 /// How many turns each of many senders sends in a round: together no more than may wait.
 const EACH_IN_A_ROUND: usize = 2;
 
-/// What was measured with one sender.
+/// Measurements with one sender.
 #[derive(Default)]
-struct One {
-    bare: Samples,
-    queued: Samples,
-    at_once: Samples,
-    command: Samples,
+struct OneSenderResult {
+    bare: MeasuredSamples,
+    queued: MeasuredSamples,
+    at_once: MeasuredSamples,
+    command: MeasuredSamples,
     bytes: usize,
 }
 
-/// What was measured with many.
+/// Measurements with many senders.
 #[derive(Default)]
-struct Many {
+struct ManySendersResult {
     senders: usize,
     sent: usize,
-    latency: Samples,
+    latency: MeasuredSamples,
     accepted_in: Duration,
     lost: usize,
     out_of_order: usize,
 }
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("l", &["berth"])?;
     let rounds = bench.pick(2000, 100);
     let commands = bench.pick(200, 10);
     let (senders, send_rounds) = bench.pick((50, 20), (50, 2));
-    let mut one = One::default();
-    let mut many = Many::default();
+    let mut one = OneSenderResult::default();
+    let mut many = ManySendersResult::default();
     stage.each(|lab, _| {
         let store = lab.dir().join("store");
         std::fs::create_dir(&store).context("create a directory for transcripts")?;
-        let berth = Structured::new(&bench.programs["berth"], lab, Some(&store))?;
+        let berth = BerthWithAcp::new(&bench.programs["berth"], lab, Some(&store))?;
         one = one_sender(lab, &berth, rounds, commands)?;
         many = many_senders(lab, &berth, &store, senders, send_rounds)?;
         Ok(())
     });
-    let mut many_before = Many::default();
+    let mut many_before = ManySendersResult::default();
     let mut stage_before = bench.stage("lb", &[BERTH_BEFORE])?;
     stage_before.each(|lab, _| {
         let store = lab.dir().join("store");
         std::fs::create_dir(&store).context("create a directory for transcripts")?;
-        let berth = Structured::new(&bench.programs[BERTH_BEFORE], lab, Some(&store))?;
+        let berth = BerthWithAcp::new(&bench.programs[BERTH_BEFORE], lab, Some(&store))?;
         many_before = many_senders(lab, &berth, &store, senders, send_rounds)?;
         Ok(())
     });
-    let mut table = Table::new(&["what", "p50", "p99", "÷ bare (p50)"]);
-    let mut row = |name: String, samples: &Samples, compared: bool| {
+    let mut table = ReportTable::new(&["what", "p50", "p99", "÷ bare (p50)"]);
+    let mut row = |name: String, samples: &MeasuredSamples, compared: bool| {
         let against = ratio(samples.median(), one.bare.median()).filter(|_| compared);
         let numbers = [samples.median(), samples.quantile(0.99)].map(|value| cell(value, " ms"));
         table.row([vec![name], numbers.to_vec(), vec![cell(against, "×")]].concat());
@@ -88,8 +88,9 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     row("the whole command `berth send`".to_owned(), &one.command, true);
     row(format!("send → accepted, {} at once", many.senders), &many.latency, true);
     let measured = (many.sent > 0).then_some(());
-    let per_second = |many: &Many| (many.sent > 0).then(|| many.sent as f64 / many.accepted_in.as_secs_f64());
-    Ok(stage.close(Section {
+    let per_second =
+        |many: &ManySendersResult| (many.sent > 0).then(|| many.sent as f64 / many.accepted_in.as_secs_f64());
+    Ok(stage.close(ReportSection {
         title: "l. Sending a turn",
         method: format!(
             "One connection to a keeper whose queue is paused (others wait) or whose fake agent has nothing to do \
@@ -102,25 +103,25 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         ),
         table,
         verdicts: [
-            Verdict::ratio(
+            TargetVerdict::ratio(
                 "send → accepted p50 ÷ bare append + fdatasync",
-                Limit::AtMost(1.5),
+                TargetLimit::AtMost(1.5),
                 ratio(one.queued.median(), one.bare.median()),
             ),
-            Verdict::ratio(
+            TargetVerdict::ratio(
                 "send → accepted p50, idle agent ÷ bare",
-                Limit::AtMost(1.5),
+                TargetLimit::AtMost(1.5),
                 ratio(one.at_once.median(), one.bare.median()),
             ),
-            Verdict::new(
+            TargetVerdict::new(
                 format!("{} senders: turns lost", many.senders),
-                Limit::AtMost(0.0),
+                TargetLimit::AtMost(0.0),
                 "",
                 measured.map(|()| many.lost as f64),
             ),
-            Verdict::new(
+            TargetVerdict::new(
                 format!("{} senders: turns out of order", many.senders),
-                Limit::AtMost(0.0),
+                TargetLimit::AtMost(0.0),
                 "",
                 measured.map(|()| many.out_of_order as f64),
             ),
@@ -128,7 +129,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         .into_iter()
         .chain(ratio(per_second(&many), per_second(&many_before)).map(|compared| {
             let what = format!("{} senders: turns accepted per second ÷ before", many.senders);
-            Verdict::ratio(what, Limit::AtLeast(5.0), Some(compared))
+            TargetVerdict::ratio(what, TargetLimit::AtLeast(5.0), Some(compared))
         }))
         .collect(),
         notes: vec![format!(
@@ -141,12 +142,17 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     }))
 }
 
-fn one_sender(lab: &mut Lab, berth: &Structured, rounds: usize, commands: usize) -> Result<One> {
+fn one_sender(
+    lab: &mut BenchEnvironment,
+    berth: &BerthWithAcp,
+    rounds: usize,
+    commands: usize,
+) -> Result<OneSenderResult> {
     let waiting = lab.start(berth, "")?.session;
     let idle = lab.start(berth, "")?.session;
     let (mut to_waiting, mut to_idle) = (berth.client(&waiting.name)?, berth.client(&idle.name)?);
     let mut bare = File::create(lab.dir().join("bare")).context("create a bare file")?;
-    let mut one = One::default();
+    let mut one = OneSenderResult::default();
     let mut done = 0;
     while done < WARM_UP + rounds {
         let is_counted = done >= WARM_UP;
@@ -189,27 +195,27 @@ fn one_sender(lab: &mut Lab, berth: &Structured, rounds: usize, commands: usize)
     Ok(one)
 }
 
-fn count(samples: &mut Samples, began_at: Instant, is_counted: bool) {
+fn count(samples: &mut MeasuredSamples, began_at: Instant, is_counted: bool) {
     let took = began_at.elapsed();
     if is_counted {
         samples.push_ms(took);
     }
 }
 
-/// What one of many senders brings home: number and text of every turn, and how long each took.
+/// Results of one of many senders: number and text of every turn, and how long each took.
 #[derive(Default)]
-struct Sent {
+struct SenderResult {
     turns: Vec<(u64, String)>,
     took: Vec<Duration>,
 }
 
 fn many_senders(
-    lab: &mut Lab,
-    berth: &Structured,
+    lab: &mut BenchEnvironment,
+    berth: &BerthWithAcp,
     store: &Path,
     senders: usize,
     rounds: usize,
-) -> Result<Many> {
+) -> Result<ManySendersResult> {
     for file in std::fs::read_dir(store).context("list the transcripts")? {
         std::fs::remove_file(file?.path()).context("forget a transcript")?;
     }
@@ -219,7 +225,7 @@ fn many_senders(
         clients.push(berth.client(&session.name)?);
     }
     let mut queue = berth.client(&session.name)?;
-    let mut many = Many { senders, ..Many::default() };
+    let mut many = ManySendersResult { senders, ..ManySendersResult::default() };
     let mut accepted = Vec::new();
     for round in 0..rounds {
         queue.pause()?;
@@ -249,7 +255,7 @@ fn many_senders(
 }
 
 /// All clients send at once. Returns the time until the last turn was accepted.
-fn one_round(clients: &mut [Client], round: usize) -> Result<(Duration, Vec<Sent>)> {
+fn one_round(clients: &mut [BenchKeeperClient], round: usize) -> Result<(Duration, Vec<SenderResult>)> {
     let gate = Barrier::new(clients.len() + 1);
     std::thread::scope(|scope| {
         let gate = &gate;
@@ -262,14 +268,14 @@ fn one_round(clients: &mut [Client], round: usize) -> Result<(Duration, Vec<Sent
         let threads: Vec<_> = clients.iter_mut().enumerate().map(start).collect();
         gate.wait();
         let began_at = Instant::now();
-        let sent: Result<Vec<Sent>> =
+        let sent: Result<Vec<SenderResult>> =
             threads.into_iter().map(|thread| thread.join().expect("a sender does not panic")).collect();
         Ok((began_at.elapsed(), sent?))
     })
 }
 
-fn send_some(client: &mut Client, sender: usize, round: usize) -> Result<Sent> {
-    let mut sent = Sent::default();
+fn send_some(client: &mut BenchKeeperClient, sender: usize, round: usize) -> Result<SenderResult> {
+    let mut sent = SenderResult::default();
     for number in 0..EACH_IN_A_ROUND {
         let text = format!("{number} of {sender} in {round}: {PROMPT}");
         let began_at = Instant::now();

@@ -1,7 +1,7 @@
-//! The dashboard with many sessions: how soon it is there, and what it costs while nothing happens.
+//! The dashboard with many sessions: how soon it is there, and how much CPU it uses while nothing happens.
 //!
-//! Promise: the first picture counts when the last session of the list is known: the head of the picture says how
-//! many run. Idle is idle: all sessions wait, nobody types, and the dashboard's own threads are what is counted.
+//! Promise: the first picture counts when the last session of the list is known: the head of the picture says how many
+//! run. Idle is idle: all sessions wait, no key is typed, and only the dashboard's own threads are counted.
 //! Start with [`measure`].
 
 use std::time::{Duration, Instant};
@@ -9,47 +9,47 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 
 use crate::lab::PATIENCE;
-use crate::peers::Berth;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::Samples;
-use crate::terminal::Terminal;
+use crate::peers::CurrentBerth;
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::MeasuredSamples;
+use crate::terminal::BenchTerminal;
 
-/// What the head of the picture says when all are known.
+/// Text in the head of the picture when all sessions are known.
 const AT_WORK: &str = " at work";
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("p", &["berth"])?;
     let count: usize = bench.pick(100, 10);
     let rounds = bench.pick(20, 5);
     let idle_for = Duration::from_secs(bench.pick(60, 10));
-    let (mut anything, mut everything) = (Samples::default(), Samples::default());
+    let (mut anything, mut everything) = (MeasuredSamples::default(), MeasuredSamples::default());
     let (mut idle, mut memory) = (None, None);
     let program = bench.programs.get("berth").cloned();
     stage.each(|lab, holder| {
-        let berth = Berth { program: program.clone().context("berth is not installed")? };
+        let berth = CurrentBerth { program: program.clone().context("berth is not installed")? };
         let mut running = Vec::new();
         while running.len() < count {
             running.push(lab.start(holder, "hang")?.session);
         }
         let all = format!("{count}{AT_WORK}");
         for _ in 0..rounds {
-            let mut terminal = Terminal::open(&berth.command(lab), lab.dir())?;
+            let mut terminal = BenchTerminal::open(&berth.command(lab), lab.dir())?;
             let began_at = terminal.go()?;
             anything.push_ms(terminal.wait_for(b"\x1b[?1049h", PATIENCE)? - began_at);
             everything.push_ms(terminal.wait_for(all.as_bytes(), PATIENCE)? - began_at);
         }
-        let mut terminal = Terminal::open(&berth.command(lab), lab.dir())?;
+        let mut terminal = BenchTerminal::open(&berth.command(lab), lab.dir())?;
         terminal.go()?;
         terminal.wait_for(all.as_bytes(), PATIENCE)?;
-        // What is measured first, and ages in seconds, are over by then.
+        // The first refresh and ages in seconds are over by then.
         terminal.settle(Duration::from_secs(bench.pick(30, 3)), Duration::from_secs(bench.pick(90, 5)))?;
         let cpu = || terminal.client().cpu_fine().context("the dashboard ended");
         let (before, began_at) = (cpu()?, Instant::now());
         let mut screen = terminal.screen()?;
         let deadline = began_at + idle_for;
         let mut buffer = [0; 16 << 10];
-        // Somebody has to take what is drawn.
+        // The bench has to read the picture.
         while crate::terminal::readable(&screen, deadline)? {
             std::io::Read::read(&mut screen, &mut buffer)
                 .context("read from a terminal whose client ended")?;
@@ -59,7 +59,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         drop(terminal);
         lab.stop(holder, &running)
     });
-    let mut table = Table::new(&["sessions", "terminal taken p50", "all shown p50", "p99", "idle", "memory"]);
+    let mut table =
+        ReportTable::new(&["sessions", "terminal taken p50", "all shown p50", "p99", "idle", "memory"]);
     table.row([
         count.to_string(),
         cell(anything.median(), " ms"),
@@ -68,7 +69,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         cell(idle, " %"),
         cell(memory, " MB"),
     ]);
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "p. Dashboard",
         method: format!(
             "`berth` alone on a terminal of 120×40, {rounds} times, from its start to the picture that counts all \
@@ -77,13 +78,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         ),
         table,
         verdicts: vec![
-            Verdict::new(
+            TargetVerdict::new(
                 format!("first picture with {count} sessions"),
-                Limit::AtMost(100.0),
+                TargetLimit::AtMost(100.0),
                 " ms",
                 everything.median(),
             ),
-            Verdict::new(format!("idle with {count} sessions"), Limit::AtMost(1.0), " %", idle),
+            TargetVerdict::new(format!("idle with {count} sessions"), TargetLimit::AtMost(1.0), " %", idle),
         ],
         notes: Vec::new(),
         problems: Vec::new(),

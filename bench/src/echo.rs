@@ -1,62 +1,62 @@
 //! From a key to its echo.
 //!
-//! Promise: the bench is both the person and the terminal; between them are the client, the
-//! holder, and a program that writes back what it reads.
+//! Promise: the bench is both the user and the terminal; between them are the client, the holder, and a program that
+//! writes back what it reads.
 //! Start with [`measure`].
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use crate::lab::{PATIENCE, Session};
+use crate::lab::{BenchSession, PATIENCE};
 use crate::peers::BERTH_BEFORE;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::{Bench, ByHolder, Stage, against_before, ratio_cell};
-use crate::stats::{Samples, ratio};
-use crate::terminal::Terminal;
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::{BenchSettings, BySessionManager, MeasurementSetup, against_before, ratio_cell};
+use crate::stats::{MeasuredSamples, ratio};
+use crate::terminal::BenchTerminal;
 
 /// A new key each time, so that an echo cannot be mistaken for the one before. None of them is
 /// the last byte of an escape sequence that redraws anything.
 const KEYS: &[u8] = b"jkxy";
 /// Keys typed one after the other before the next holder's turn.
 const BURST: usize = 20;
-/// Before a key that nobody was waiting for: the processes have gone to sleep, and so has a CPU.
+/// Before a key that no process was waiting for: the processes have gone to sleep, and so has a CPU.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// How somebody types.
+/// How the keys are typed.
 #[derive(Clone, Copy)]
-enum Typing {
+enum TypingPace {
     /// The next key as soon as the last was echoed, as when a key is held or text pasted.
     AtOnce,
     /// A key now and then.
     AfterAPause,
 }
 
-type Attached = ByHolder<(Terminal, Session)>;
+type AttachedTerminals = BySessionManager<(BenchTerminal, BenchSession)>;
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage =
         bench.stage("c", &["berth", BERTH_BEFORE, "tmux", "dtach", "abduco", "shpool", "screen"])?;
     let keys = bench.pick(1000, 100);
-    let mut attached = Attached::new();
+    let mut attached = AttachedTerminals::new();
     stage.each(|lab, holder| {
         let session = lab.start(holder, "echo")?.session;
-        let mut terminal = Terminal::open(&holder.attach(lab, &session.name), lab.dir())?;
+        let mut terminal = BenchTerminal::open(&holder.attach(lab, &session.name), lab.dir())?;
         terminal.go()?;
         terminal.settle(Duration::from_millis(300), PATIENCE)?;
         attached.insert(holder.name(), (terminal, session));
         Ok(())
     });
-    let _warm_up = type_keys(&mut stage, &mut attached, Typing::AtOnce, 2 * BURST);
-    let at_once = type_keys(&mut stage, &mut attached, Typing::AtOnce, keys);
-    let paused = type_keys(&mut stage, &mut attached, Typing::AfterAPause, keys);
+    let _warm_up = type_keys(&mut stage, &mut attached, TypingPace::AtOnce, 2 * BURST);
+    let at_once = type_keys(&mut stage, &mut attached, TypingPace::AtOnce, keys);
+    let paused = type_keys(&mut stage, &mut attached, TypingPace::AfterAPause, keys);
     stage.each(|lab, holder| {
         let (terminal, session) = attached.remove(holder.name()).context("not attached")?;
         drop(terminal);
         lab.stop(holder, &[session])
     });
     let head = ["holder", "p50", "p90", "p99", "berth ÷ it", "paused p50", "p90", "p99", "berth ÷ it"];
-    let mut table = Table::new(&head);
+    let mut table = ReportTable::new(&head);
     for name in stage.names() {
         let mut row = vec![name.to_owned()];
         for samples in [&at_once, &paused] {
@@ -67,8 +67,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     }
     let compared =
         |samples, share, peer| ratio(quantile(samples, "berth", share), quantile(samples, peer, share));
-    let at_most = Limit::AtMost(1.0);
-    Ok(stage.close(Section {
+    let at_most = TargetLimit::AtMost(1.0);
+    Ok(stage.close(ReportSection {
         title: "c. Key to echo",
         method: format!(
             "{keys} keys for each. A client of each is attached in a terminal of the bench's; the program in the \
@@ -78,10 +78,10 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         table,
         verdicts: [
 
-            Verdict::ratio("key to echo p50: berth ÷ dtach", at_most, compared(&at_once, 0.5, "dtach")),
-            Verdict::ratio("key to echo p99: berth ÷ tmux", at_most, compared(&at_once, 0.99, "tmux")),
-            Verdict::ratio("key after a pause p50: berth ÷ dtach", at_most, compared(&paused, 0.5, "dtach")),
-            Verdict::ratio("key after a pause p99: berth ÷ tmux", at_most, compared(&paused, 0.99, "tmux")),
+            TargetVerdict::ratio("key to echo p50: berth ÷ dtach", at_most, compared(&at_once, 0.5, "dtach")),
+            TargetVerdict::ratio("key to echo p99: berth ÷ tmux", at_most, compared(&at_once, 0.99, "tmux")),
+            TargetVerdict::ratio("key after a pause p50: berth ÷ dtach", at_most, compared(&paused, 0.5, "dtach")),
+            TargetVerdict::ratio("key after a pause p99: berth ÷ tmux", at_most, compared(&paused, 0.99, "tmux")),
         ]
         .into_iter()
         .chain(against_before("key to echo", &at_once))
@@ -92,16 +92,21 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     }))
 }
 
-fn quantile(samples: &ByHolder<Samples>, name: &str, share: f64) -> Option<f64> {
+fn quantile(samples: &BySessionManager<MeasuredSamples>, name: &str, share: f64) -> Option<f64> {
     samples.get(name).and_then(|samples| samples.quantile(share))
 }
 
 /// Types to the holders in turn, and returns the microseconds to each echo.
-fn type_keys(stage: &mut Stage, attached: &mut Attached, typing: Typing, keys: usize) -> ByHolder<Samples> {
-    let mut samples = ByHolder::<Samples>::new();
+fn type_keys(
+    stage: &mut MeasurementSetup,
+    attached: &mut AttachedTerminals,
+    typing: TypingPace,
+    keys: usize,
+) -> BySessionManager<MeasuredSamples> {
+    let mut samples = BySessionManager::<MeasuredSamples>::new();
     let (in_turn, pause) = match typing {
-        Typing::AtOnce => (BURST, Duration::ZERO),
-        Typing::AfterAPause => (1, PAUSE),
+        TypingPace::AtOnce => (BURST, Duration::ZERO),
+        TypingPace::AfterAPause => (1, PAUSE),
     };
     for turn in 0..keys / in_turn {
         stage.each(|_, holder| {

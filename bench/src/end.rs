@@ -1,7 +1,7 @@
-//! Ending a session: what of it is left, and how long it takes.
+//! Ending a session: the processes that are left, and how long it takes.
 //!
-//! Promise: each holder ends the same tree with the command its users type; who lives on after a patient
-//! wait is counted, then killed by us.
+//! Promise: each holder ends the same tree with the command its users type; processes that live on after a patient wait
+//! are counted, then killed by us.
 //! Start with [`measure`].
 
 use std::path::PathBuf;
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::lab::{self, Lab, PATIENCE};
-use crate::peers::Holder;
-use crate::process::Process;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::{Bench, ByHolder, median};
-use crate::stats::Samples;
+use crate::lab::{self, BenchEnvironment, PATIENCE};
+use crate::peers::SessionManager;
+use crate::process::BenchProcess;
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::{BenchSettings, BySessionManager, median};
+use crate::stats::MeasuredSamples;
 
-/// The children of the torture tree: what they are, and how the fake agent makes them.
+/// The children of the torture tree: their kinds, and how the fake agent makes them.
 const KINDS: [(&str, &str); 6] = [
     ("child", "hang"),
     ("setsid", "setsid hang"),
@@ -30,30 +30,31 @@ const KINDS: [(&str, &str); 6] = [
 const AFTERWARDS: Duration = Duration::from_secs(8);
 const CHILDREN: usize = 100;
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let holders = ["berth", "tmux", "screen", "dtach", "shpool", "pueue"];
     let mut stage = bench.stage("i", &holders)?;
     let rounds = bench.pick(15, 2);
-    let mut left = ByHolder::<Vec<&'static str>>::new();
+    let mut left = BySessionManager::<Vec<&'static str>>::new();
     stage.each(|lab, holder| {
         left.insert(holder.name(), torture(lab, holder)?);
         Ok(())
     });
-    let (mut gone, mut stayed) = (ByHolder::<Samples>::new(), ByHolder::<usize>::new());
+    let (mut gone, mut stayed) =
+        (BySessionManager::<MeasuredSamples>::new(), BySessionManager::<usize>::new());
     for _ in 0..rounds {
         stage.each(|lab, holder| {
-            // Who leaves them alive once does so every time, and costs the whole wait.
+            // A holder that leaves them alive once does so every time, and costs the whole wait.
             if stayed.get(holder.name()).is_some_and(|count| *count > 0) {
                 return Ok(());
             }
             match end_many(lab, holder)? {
-                Ended::After(took) => gone.entry(holder.name()).or_default().push_ms(took),
-                Ended::Left(count) => *stayed.entry(holder.name()).or_default() = count,
+                EndResult::After(took) => gone.entry(holder.name()).or_default().push_ms(took),
+                EndResult::Left(count) => *stayed.entry(holder.name()).or_default() = count,
             }
             Ok(())
         });
     }
-    let mut table = Table::new(&[
+    let mut table = ReportTable::new(&[
         "holder",
         "of 6 kinds left",
         "which",
@@ -71,7 +72,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         ]);
     }
     let kinds = left.get("berth").map(|kinds| kinds.len() as f64);
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "i. Ending a session, and what is left of it",
         method: format!(
             "A session whose program has six children that run away in six ways, ended as its users would (berth \
@@ -81,23 +82,23 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         ),
         table,
         verdicts: vec![
-            Verdict::new("torture tree: left by berth", Limit::AtMost(0.0), "", kinds),
-            Verdict::new("end 100 setsid'ed children", Limit::AtMost(50.0), " ms", median(&gone, "berth")),
+            TargetVerdict::new("torture tree: left by berth", TargetLimit::AtMost(0.0), "", kinds),
+            TargetVerdict::new("end 100 setsid'ed children", TargetLimit::AtMost(50.0), " ms", median(&gone, "berth")),
         ],
         notes: Vec::new(),
         problems: Vec::new(),
     }))
 }
 
-/// Which kinds outlive their session.
-fn torture(lab: &mut Lab, holder: &dyn Holder) -> Result<Vec<&'static str>> {
+/// The kinds of processes that outlive their session.
+fn torture(lab: &mut BenchEnvironment, holder: &dyn SessionManager) -> Result<Vec<&'static str>> {
     let files: Vec<PathBuf> = KINDS.iter().map(|_| lab.fresh_path()).collect();
     let children = KINDS.iter().zip(&files);
     let children = children.map(|((_, steps), file)| format!("child [ pidfile:{} {steps} ]", file.display()));
     let script = format!("{} REPORT hang", children.collect::<Vec<_>>().join(" "));
     let session = lab.start(holder, &script)?.session;
     lab.report_of(session.agent, 2, PATIENCE)?.context("the tree did not grow")?;
-    let born: Vec<Process> = files.iter().map(last_pid).collect::<Result<_>>()?;
+    let born: Vec<BenchProcess> = files.iter().map(last_pid).collect::<Result<_>>()?;
     if let Some(dead) = born.iter().position(|process| !process.is_alive()) {
         bail!("the {} of the tree is dead already", KINDS[dead].0);
     }
@@ -109,12 +110,12 @@ fn torture(lab: &mut Lab, holder: &dyn Holder) -> Result<Vec<&'static str>> {
     Ok(left)
 }
 
-enum Ended {
+enum EndResult {
     After(Duration),
     Left(usize),
 }
 
-fn end_many(lab: &mut Lab, holder: &dyn Holder) -> Result<Ended> {
+fn end_many(lab: &mut BenchEnvironment, holder: &dyn SessionManager) -> Result<EndResult> {
     let file = lab.fresh_path();
     let script = format!("pidfile:{} loop:{CHILDREN} [ child [ setsid hang ] ] REPORT hang", file.display());
     let session = lab.start(holder, &script)?.session;
@@ -126,24 +127,24 @@ fn end_many(lab: &mut Lab, holder: &dyn Holder) -> Result<Ended> {
     let took = began_at.elapsed();
     let left = born.iter().filter(|process| process.is_alive()).count();
     clear(&born, session.agent);
-    Ok(if left == 0 { Ended::After(took) } else { Ended::Left(left) })
+    Ok(if left == 0 { EndResult::After(took) } else { EndResult::Left(left) })
 }
 
-fn end(lab: &Lab, holder: &dyn Holder, session: &lab::Session) -> Result<()> {
+fn end(lab: &BenchEnvironment, holder: &dyn SessionManager, session: &lab::BenchSession) -> Result<()> {
     let mut command: Command = holder.end(lab, session);
     let status = command.status().with_context(|| format!("end a session of {}", holder.name()))?;
     if status.success() { Ok(()) } else { bail!("{} could not end its session ({status})", holder.name()) }
 }
 
-fn wait(processes: &[Process], until: Instant) {
+fn wait(processes: &[BenchProcess], until: Instant) {
     while processes.iter().any(|process| process.is_alive()) && Instant::now() < until {
         lab::reap();
         std::thread::sleep(Duration::from_micros(500));
     }
 }
 
-/// Kills whoever was left.
-fn clear(processes: &[Process], agent: Process) {
+/// Kills the processes that were left.
+fn clear(processes: &[BenchProcess], agent: BenchProcess) {
     let all = || processes.iter().chain([&agent]).filter(|process| process.is_alive());
     while all().next().is_some() {
         all().for_each(|process| process.signal(rustix::process::Signal::KILL));
@@ -152,12 +153,12 @@ fn clear(processes: &[Process], agent: Process) {
     }
 }
 
-fn pids(file: &PathBuf) -> Result<Vec<Process>> {
+fn pids(file: &PathBuf) -> Result<Vec<BenchProcess>> {
     let text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
-    text.lines().map(|line| Ok(Process(line.parse().context("understand a pid")?))).collect()
+    text.lines().map(|line| Ok(BenchProcess(line.parse().context("understand a pid")?))).collect()
 }
 
-/// Who is left of a child that forked and went on as its own child.
-fn last_pid(file: &PathBuf) -> Result<Process> {
+/// The remaining process of a child that forked and went on as its own child.
+fn last_pid(file: &PathBuf) -> Result<BenchProcess> {
     pids(file)?.pop().context("a child without a pid")
 }

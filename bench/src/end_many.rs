@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::lab::{self, Lab, PATIENCE, Session};
-use crate::peers::{BERTH_BEFORE, Holder};
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::{Bench, ByHolder, against, median, ratio_cell};
-use crate::stats::Samples;
+use crate::lab::{self, BenchEnvironment, BenchSession, PATIENCE};
+use crate::peers::{BERTH_BEFORE, SessionManager};
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::{BenchSettings, BySessionManager, against, median, ratio_cell};
+use crate::stats::MeasuredSamples;
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("w", &["berth", BERTH_BEFORE, "tmux"])?;
     let (rounds, count) = bench.pick((7, 200), (2, 50));
-    let mut gone = ByHolder::<Samples>::new();
+    let mut gone = BySessionManager::<MeasuredSamples>::new();
     for _ in 0..rounds {
         stage.each(|lab, holder| {
             let took = end_all(lab, holder, count)?;
@@ -25,7 +25,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
             Ok(())
         });
     }
-    let mut table = Table::new(&["holder", "all gone p50", "slowest round", "berth ÷ it"]);
+    let mut table = ReportTable::new(&["holder", "all gone p50", "slowest round", "berth ÷ it"]);
     for name in stage.names() {
         table.row([
             name.to_owned(),
@@ -34,7 +34,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
             ratio_cell(&gone, name),
         ]);
     }
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "w. Ending many sessions",
         method: format!(
             "{count} sessions of a program that waits, ended with `berth stop --all --yes`, or with {count} commands \
@@ -42,9 +42,9 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
              returned and the last program is gone."
         ),
         table,
-        verdicts: vec![Verdict::ratio(
+        verdicts: vec![TargetVerdict::ratio(
             format!("stop --all of {count} ÷ tmux kill-session of {count}"),
-            Limit::AtMost(1.0),
+            TargetLimit::AtMost(1.0),
             against(&gone, "tmux"),
         )],
         notes: Vec::new(),
@@ -52,7 +52,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     }))
 }
 
-fn end_all(lab: &mut Lab, holder: &dyn Holder, count: usize) -> Result<Duration> {
+fn end_all(lab: &mut BenchEnvironment, holder: &dyn SessionManager, count: usize) -> Result<Duration> {
     let mut launches = Vec::new();
     for _ in 0..count {
         launches.push(lab.launch(holder, "hang")?);
@@ -62,9 +62,9 @@ fn end_all(lab: &mut Lab, holder: &dyn Holder, count: usize) -> Result<Duration>
         let report = lab.report(Instant::now() + PATIENCE)?;
         agents.push(report.with_context(|| format!("only {} of {count} began", agents.len()))?);
     }
-    let mut sessions: Vec<Session> = Vec::new();
+    let mut sessions: Vec<BenchSession> = Vec::new();
     for (launch, report) in launches.into_iter().zip(agents) {
-        // Which agent is whose does not matter: all end.
+        // The assignment of agents to sessions does not matter: all end.
         let name = lab.finish(holder, launch)?;
         sessions.push(lab.session(name, report)?);
     }

@@ -1,7 +1,7 @@
 //! Many readers of one busy session, each hearing of everything.
 //!
-//! Promise: every reader's events are counted by number, so that one that is missing, or comes twice, shows. What the
-//! gateway and the keeper have grown by is of the same moment as the readers.
+//! Promise: every reader's events are counted by number, so that one that is missing, or comes twice, shows. Memory of
+//! the gateway and the keeper is measured at the moment at which the readers are.
 //! Start with [`measure`].
 
 use std::io::Read as _;
@@ -10,69 +10,70 @@ use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use berth_api::Connection;
-use berth_api::message::Request;
+use berth_api::KeeperConnection;
+use berth_api::message::KeeperRequest;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::gateway::Gateway;
+use crate::gateway::BenchGateway;
 use crate::lab::PATIENCE;
-use crate::peers::Berth;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::Samples;
+use crate::peers::CurrentBerth;
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::MeasuredSamples;
 
 /// How many turns at a connection before the first events of others are read.
 const READ_BYTES: usize = 64 * 1024;
 
 /// One reader of events.
-struct Reader {
+struct FanoutReader {
     stream: TcpStream,
     /// The beginning of a line.
     rest: Vec<u8>,
-    /// The number of the last event, and how many were not the one after the last.
+    /// The number of the last event, and how many events did not follow the one before.
     last: u64,
     odd: u64,
     heard: u64,
 }
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("s", &["berth"])?;
     let readers: usize = bench.pick(1000, 100);
     let events: u64 = bench.pick(2000, 200);
     let rounds = bench.pick(50, 5);
     let program = bench.programs.get("berth").cloned();
     let (mut lost, mut odd) = (None, None);
-    let mut first = Samples::default();
+    let mut first = MeasuredSamples::default();
     let (mut said_in, mut heard_in) = (None, None);
     let (mut gateway_grown, mut keeper_grown, mut per_reader) = (None, None, None);
     stage.each(|lab, holder| {
-        let berth = Berth { program: program.clone().context("berth is not installed")? };
+        let berth = CurrentBerth { program: program.clone().context("berth is not installed")? };
         let session = lab.start(holder, "hang")?.session;
-        let gateway = Gateway::start(lab, &berth)?;
+        let gateway = BenchGateway::start(lab, &berth)?;
         let path = format!("/v1/sessions/{}/events", session.name);
         let ask = |after: u64| gateway.ask(&format!("{path}?after={after}"), "Accept: text/event-stream\r\n");
         for _ in 0..rounds {
             let began_at = Instant::now();
-            let mut reader = Reader::new(ask(0)?);
+            let mut reader = FanoutReader::new(ask(0)?);
             while reader.heard == 0 {
                 reader.wait()?;
             }
             first.push_ms(began_at.elapsed());
         }
-        let dir = Berth::root(lab).join("sessions").join(&session.name);
-        let mut keeper = Connection::open(&dir, "the bench".to_owned()).context("reach the keeper")?;
+        let dir = CurrentBerth::root(lab).join("sessions").join(&session.name);
+        let mut keeper = KeeperConnection::open(&dir, "the bench".to_owned()).context("reach the keeper")?;
         let before = number(&mut keeper)?;
-        let memory = |process: crate::process::Process| process.memory().map(|memory| memory.pss / 1024.0);
+        let memory =
+            |process: crate::process::BenchProcess| process.memory().map(|memory| memory.pss / 1024.0);
         let (gateway_before, keeper_before) = (memory(gateway.process()), memory(session.holder));
         let mut all = Vec::new();
         for _ in 0..readers {
-            all.push(Reader { last: before, ..Reader::new(ask(before)?) });
+            all.push(FanoutReader { last: before, ..FanoutReader::new(ask(before)?) });
         }
-        // Each is there when it has heard one.
+        // A reader is connected when it has heard an event.
         keeper.ask(note(0)).map_err(anyhow::Error::new)?;
         until(&mut all, before + 1)?;
         let began_at = Instant::now();
-        let talk = std::thread::spawn(move || -> Result<(Connection, Duration)> {
+        let talk = std::thread::spawn(move || -> Result<(KeeperConnection, Duration)> {
             let began_at = Instant::now();
             for event in 0..events {
                 keeper.ask(note(event + 1)).map_err(anyhow::Error::new)?;
@@ -81,7 +82,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         });
         until(&mut all, before + 1 + events)?;
         heard_in = Some(began_at.elapsed().as_secs_f64() * 1e3);
-        let (_, took) = talk.join().expect("whoever talks does not panic")?;
+        let (_, took) = talk.join().expect("the talking thread does not panic")?;
         said_in = Some(took.as_secs_f64() * 1e3);
         gateway_grown = memory(gateway.process()).zip(gateway_before).map(|(now, then)| now - then);
         keeper_grown = memory(session.holder).zip(keeper_before).map(|(now, then)| now - then);
@@ -94,7 +95,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         drop(gateway);
         lab.stop(holder, &[session])
     });
-    let mut table = Table::new(&[
+    let mut table = ReportTable::new(&[
         "readers",
         "events",
         "said in",
@@ -114,7 +115,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         cell(gateway_grown, " MB"),
         cell(keeper_grown, " MB"),
     ]);
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "s. Many readers of one session",
         method: format!(
             "{readers} connections read the events of one session (SSE over TCP, a token each time); {events} events are \
@@ -123,31 +124,31 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         ),
         table,
         verdicts: vec![
-            Verdict::new("events lost", Limit::AtMost(0.0), "", lost),
-            Verdict::new("events twice or out of order", Limit::AtMost(0.0), "", odd),
-            Verdict::new("first event after connecting", Limit::AtMost(20.0), " ms", first.median()),
-            Verdict::new("gateway, for each reader", Limit::AtMost(64.0), " KB", per_reader),
-            Verdict::new("keeper, for all readers", Limit::AtMost(1.0), " MB", keeper_grown),
+            TargetVerdict::new("events lost", TargetLimit::AtMost(0.0), "", lost),
+            TargetVerdict::new("events twice or out of order", TargetLimit::AtMost(0.0), "", odd),
+            TargetVerdict::new("first event after connecting", TargetLimit::AtMost(20.0), " ms", first.median()),
+            TargetVerdict::new("gateway, for each reader", TargetLimit::AtMost(64.0), " KB", per_reader),
+            TargetVerdict::new("keeper, for all readers", TargetLimit::AtMost(1.0), " MB", keeper_grown),
         ],
         notes: Vec::new(),
         problems: Vec::new(),
     }))
 }
 
-fn note(number: u64) -> Request {
-    Request::Note { note: Some(format!("event {number}")) }
+fn note(number: u64) -> KeeperRequest {
+    KeeperRequest::Note { note: Some(format!("event {number}")) }
 }
 
 /// The number of the last event.
-fn number(keeper: &mut Connection) -> Result<u64> {
-    match keeper.ask(Request::Status).map_err(anyhow::Error::new)? {
-        berth_api::Answer::Done { status } => Ok(status.seq),
+fn number(keeper: &mut KeeperConnection) -> Result<u64> {
+    match keeper.ask(KeeperRequest::Status).map_err(anyhow::Error::new)? {
+        berth_api::KeeperAnswer::Done { status } => Ok(status.seq),
         other => bail!("the keeper gave an odd answer: {other:?}"),
     }
 }
 
 /// Reads for all of them until each has heard of this event.
-fn until(readers: &mut [Reader], wanted: u64) -> Result<()> {
+fn until(readers: &mut [FanoutReader], wanted: u64) -> Result<()> {
     let deadline = Instant::now() + 3 * PATIENCE;
     while readers.iter().any(|reader| reader.last < wanted) {
         let mut polled: Vec<PollFd<'_>> = readers
@@ -160,14 +161,14 @@ fn until(readers: &mut [Reader], wanted: u64) -> Result<()> {
             reader.wait()?;
         }
         if Instant::now() > deadline {
-            // What is missing is counted, and says more than an error.
+            // Missing events are counted, which says more than an error.
             return Ok(());
         }
     }
     Ok(())
 }
 
-impl Reader {
+impl FanoutReader {
     fn new(stream: TcpStream) -> Self {
         Self { stream, rest: Vec::new(), last: 0, odd: 0, heard: 0 }
     }

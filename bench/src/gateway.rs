@@ -1,7 +1,7 @@
-//! The gateway of a lab, and what it takes to ask it: a token, a request, a stream of events, a WebSocket.
+//! The gateway of a lab, and a client for it: a token, a request, a stream of events, a WebSocket.
 //!
-//! Promise: it listens on a port the kernel chose, and ends when this is dropped.
-//! Start with [`Gateway::start`].
+//! Promise: the gateway listens on a port the kernel chose, and ends when this is dropped.
+//! Start with [`BenchGateway::start`].
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context as _, Result, bail};
 use berth_harness::tungstenite::{self, WebSocket, client::IntoClientRequest as _};
 
-use crate::lab::{Lab, PATIENCE};
-use crate::peers::Berth;
-use crate::process::Process;
+use crate::lab::{BenchEnvironment, PATIENCE};
+use crate::peers::CurrentBerth;
+use crate::process::BenchProcess;
 
-/// See the module.
-pub(crate) struct Gateway {
+/// A running gateway, with tokens for its clients.
+pub(crate) struct BenchGateway {
     child: Child,
-    /// Its lines are read to the end of it, so that it is never held up by them.
+    /// The gateway's standard output, kept open so that a write to it cannot fail.
     _said: BufReader<std::process::ChildStdout>,
     pub(crate) address: String,
     pub(crate) token: String,
@@ -27,8 +27,8 @@ pub(crate) struct Gateway {
     asked: AtomicUsize,
 }
 
-impl Gateway {
-    pub(crate) fn start(lab: &Lab, berth: &Berth) -> Result<Self> {
+impl BenchGateway {
+    pub(crate) fn start(lab: &BenchEnvironment, berth: &CurrentBerth) -> Result<Self> {
         let token = |name: &str| {
             let mut token = berth.command(lab);
             token.args(["token", "new", "--name", name, "--scope", "admin"]).stdout(Stdio::piped());
@@ -53,8 +53,8 @@ impl Gateway {
         }
     }
 
-    pub(crate) fn process(&self) -> Process {
-        Process(self.child.id().cast_signed())
+    pub(crate) fn process(&self) -> BenchProcess {
+        BenchProcess(self.child.id().cast_signed())
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -90,7 +90,7 @@ impl Gateway {
         answer(stream, path)
     }
 
-    /// Asks, and leaves the answer to the caller.
+    /// Sends a request, and leaves the answer to the caller.
     pub(crate) fn ask(&self, path: &str, headers: &str) -> Result<TcpStream> {
         let mut stream = self.connect()?;
         let token = &self.tokens[self.asked.fetch_add(1, Ordering::Relaxed) % self.tokens.len()];
@@ -126,7 +126,7 @@ fn answer(mut stream: TcpStream, path: &str) -> Result<Vec<u8>> {
     Ok(answer.split_off(head + 4))
 }
 
-impl Drop for Gateway {
+impl Drop for BenchGateway {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -12,36 +12,36 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::lab::Lab;
-use crate::peers::{self, Berth};
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::{Samples, ratio};
+use crate::lab::BenchEnvironment;
+use crate::peers::{self, CurrentBerth};
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::{MeasuredSamples, ratio};
 
 /// The size of an output file, as keepers make them.
 const FILE_BYTES: u64 = 16 << 20;
 /// How often a line has what is looked for.
 const ONE_IN: u64 = 20_000;
 
-/// What is looked for: a name, and the arguments both understand.
+/// The searches: a name, and the arguments that both programs understand.
 const SEARCHES: [(&str, &[&str]); 3] = [
     ("literal", &["-F", "connection refused by upstream"]),
     ("regex", &[r"refused by \w+ after \d+ms"]),
     ("ignoring case", &["-i", "CONNECTION REFUSED"]),
 ];
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("q", &["berth"])?;
     let sessions = bench.pick(64, 6);
     let rounds = bench.pick(9, 2);
     let rg = peers::find("rg");
-    let mut times: Vec<(Samples, Samples)> =
-        SEARCHES.iter().map(|_| (Samples::default(), Samples::default())).collect();
+    let mut times: Vec<(MeasuredSamples, MeasuredSamples)> =
+        SEARCHES.iter().map(|_| (MeasuredSamples::default(), MeasuredSamples::default())).collect();
     let mut found = vec![(0, 0); SEARCHES.len()];
     stage.each(|lab, _| {
-        let berth = Berth { program: bench.programs["berth"].clone() };
+        let berth = CurrentBerth { program: bench.programs["berth"].clone() };
         fill(lab, &berth, &bench.fake_agent, sessions)?;
-        let files = Berth::root(lab).join("sessions");
+        let files = CurrentBerth::root(lab).join("sessions");
         // As many threads as berth has.
         let threads =
             format!("-j{}", std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 16));
@@ -70,7 +70,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
             None => Ok(()),
         }
     });
-    let mut table = Table::new(&["search", "berth grep p50", "p99", "lines", "ripgrep p50", "p99", "lines"]);
+    let mut table =
+        ReportTable::new(&["search", "berth grep p50", "p99", "lines", "ripgrep p50", "p99", "lines"]);
     let mut verdicts = Vec::new();
     for (((name, _), (ours, theirs)), found) in SEARCHES.iter().zip(&times).zip(&found) {
         table.row([
@@ -83,11 +84,15 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
             found.1.to_string(),
         ]);
         let speed = ratio(theirs.median(), ours.median());
-        verdicts.push(Verdict::ratio(format!("speed ÷ ripgrep's, {name}"), Limit::AtLeast(0.7), speed));
+        verdicts.push(TargetVerdict::ratio(
+            format!("speed ÷ ripgrep's, {name}"),
+            TargetLimit::AtLeast(0.7),
+            speed,
+        ));
     }
     let notes = if rg.is_none() { vec!["ripgrep is not installed".to_owned()] } else { Vec::new() };
     let size = (sessions * FILE_BYTES) >> 20;
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "q. Finding text",
         method: format!(
             "{sessions} sessions with a file of 16 MB each, {size} MB in all: a third plain, a third in colours, a \
@@ -113,7 +118,7 @@ fn timed(command: &mut Command) -> Result<(std::time::Duration, usize)> {
 }
 
 /// Makes sessions that have ended, and gives them something they said.
-fn fill(lab: &Lab, berth: &Berth, fake_agent: &Path, sessions: u64) -> Result<()> {
+fn fill(lab: &BenchEnvironment, berth: &CurrentBerth, fake_agent: &Path, sessions: u64) -> Result<()> {
     let config = lab.dir().join("find.toml");
     let agent = format!("command = [{:?}, \"acp\"]", fake_agent.display().to_string());
     let text = format!("[agents.fake]\ndriver = \"acp\"\nconversation_kind = \"fake\"\n{agent}\n");
@@ -126,15 +131,15 @@ fn fill(lab: &Lab, berth: &Berth, fake_agent: &Path, sessions: u64) -> Result<()
         }
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let mut dice = Dice(42);
+    let mut dice = RandomLines(42);
     for number in 0..sessions {
-        let kind = Kind::of(number);
+        let kind = CorpusKind::of(number);
         let id = match kind {
-            Kind::Plain | Kind::Coloured => run(&["run", "-d", "--", "true"])?,
-            Kind::Records => run(&["run", "-d", "--agent", "fake"])?,
+            CorpusKind::Plain | CorpusKind::Coloured => run(&["run", "-d", "--", "true"])?,
+            CorpusKind::Records => run(&["run", "-d", "--agent", "fake"])?,
         };
         run(&["stop", &id])?;
-        let dir = Berth::root(lab).join("sessions").join(&id).join("output");
+        let dir = CurrentBerth::root(lab).join("sessions").join(&id).join("output");
         std::fs::create_dir_all(&dir)?;
         let files = std::fs::read_dir(&dir)?.flatten().map(|entry| entry.path());
         let known: Vec<PathBuf> =
@@ -154,13 +159,13 @@ fn fill(lab: &Lab, berth: &Berth, fake_agent: &Path, sessions: u64) -> Result<()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CorpusKind {
     Plain,
     Coloured,
     Records,
 }
 
-impl Kind {
+impl CorpusKind {
     fn of(number: u64) -> Self {
         match number % 3 {
             0 => Self::Plain,
@@ -170,17 +175,17 @@ impl Kind {
     }
 }
 
-/// The same lines in every run.
-struct Dice(u64);
+/// A random number generator with a fixed seed: every run has equal lines.
+struct RandomLines(u64);
 
-impl Dice {
+impl RandomLines {
     fn below(&mut self, limit: u64) -> u64 {
         // Knuth's MMIX generator; its high bits are the good ones.
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
 
-    fn line(&mut self, kind: Kind) -> String {
+    fn line(&mut self, kind: CorpusKind) -> String {
         const WORDS: [&str; 16] = [
             "the",
             "server",
@@ -206,15 +211,15 @@ impl Dice {
             words.push(format!("connection refused by upstream after {}ms", self.below(1000)));
         }
         match kind {
-            Kind::Plain => words.join(" ") + "\r\n",
-            Kind::Coloured => {
+            CorpusKind::Plain => words.join(" ") + "\r\n",
+            CorpusKind::Coloured => {
                 let painted = words.iter().map(|word| match word.len() {
                     5 | 7 => format!("\x1b[1;32m{word}\x1b[0m"),
                     _ => word.clone(),
                 });
                 painted.collect::<Vec<_>>().join(" ") + "\r\n"
             }
-            Kind::Records => format!(
+            CorpusKind::Records => format!(
                 "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"s\",\"update\":{{\"sessionUpdate\":\
                  \"tool_call_update\",\"toolCallId\":\"t\",\"status\":\"completed\",\"content\":[{{\"type\":\"content\",\"content\":\
                  {{\"type\":\"text\",\"text\":\"{}\\n\\\"quoted\\\"\\n\"}}}}]}}}}}}\n",

@@ -11,27 +11,27 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 
-use crate::gateway::Gateway;
-use crate::lab::{Lab, PATIENCE, Session};
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::{Samples, ratio};
-use crate::turns::Structured;
+use crate::gateway::BenchGateway;
+use crate::lab::{BenchEnvironment, BenchSession, PATIENCE};
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::{MeasuredSamples, ratio};
+use crate::turns::BerthWithAcp;
 
 /// How long a prompt is, in bytes.
 const PROMPT_BYTES: usize = 200;
 /// How many send at once to make a long session.
 const SENDERS: usize = 50;
-/// How long a sender who was refused because too many turns wait stays away.
+/// How long a sender stays away that was refused because too many turns wait.
 const STAY_AWAY: Duration = Duration::from_millis(1);
 /// A keeper is idle when nothing has happened for this long; until then it may tidy up.
 const IDLE_AFTER: Duration = Duration::from_secs(3);
 const KIB_PER_MIB: f64 = 1024.0;
-const MOST_GROWTH: Limit = Limit::AtMost(1.2);
-const MOST_GROWTH_OF_RESUME: Limit = Limit::AtMost(2.0);
+const MOST_GROWTH: TargetLimit = TargetLimit::AtMost(1.2);
+const MOST_GROWTH_OF_RESUME: TargetLimit = TargetLimit::AtMost(2.0);
 
-/// What is asked of a session, and how the answer's time may grow with its turns.
-const ASKED: [(&str, Limit); 11] = [
+/// The commands that ask a session, and how their time may grow with its turns.
+const ASKED: [(&str, TargetLimit); 13] = [
     ("send --wait", MOST_GROWTH),
     ("turn, the latest", MOST_GROWTH),
     ("turn, an old one", MOST_GROWTH),
@@ -39,42 +39,44 @@ const ASKED: [(&str, Limit); 11] = [
     ("result, an old one", MOST_GROWTH),
     ("show", MOST_GROWTH),
     ("wait", MOST_GROWTH),
+    ("turns, the last 5", MOST_GROWTH),
     ("HTTP GET turn, the latest", MOST_GROWTH),
     ("HTTP GET turn, an old one", MOST_GROWTH),
     ("HTTP POST turns with wait", MOST_GROWTH),
+    ("HTTP GET transcript, 5 turns", MOST_GROWTH),
     ("resume after kill -9 of the keeper", MOST_GROWTH_OF_RESUME),
 ];
 
 /// A session with many turns.
-struct Long {
+struct LongSession {
     /// How many turns it had when it was first asked.
     turns: usize,
     latest: usize,
     name: String,
-    session: Session,
+    session: BenchSession,
     memory: Option<f64>,
-    took: [Samples; ASKED.len()],
+    took: [MeasuredSamples; ASKED.len()],
     dice: u64,
 }
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("x", &["berth"])?;
     let sizes = bench.pick([10, 1000, 30_000], [10, 100, 1000]);
     let (rounds, resumes) = bench.pick((31, 7), (3, 2));
-    let mut all: Vec<Long> = Vec::new();
+    let mut all: Vec<LongSession> = Vec::new();
     stage.each(|lab, _| {
         // An agent that keeps its conversations can be resumed.
         let store = lab.dir().join("store");
         std::fs::create_dir(&store).context("create a directory for transcripts")?;
-        let berth = Structured::new(&bench.programs["berth"], lab, Some(&store))?;
+        let berth = BerthWithAcp::new(&bench.programs["berth"], lab, Some(&store))?;
         for turns in sizes {
-            all.push(Long::make(lab, &berth, turns)?);
+            all.push(LongSession::make(lab, &berth, turns)?);
         }
         std::thread::sleep(IDLE_AFTER);
         for long in &mut all {
             long.memory = long.session.holder.memory().map(|memory| memory.pss / KIB_PER_MIB);
         }
-        let gateway = Gateway::start(lab, berth.berth())?;
+        let gateway = BenchGateway::start(lab, berth.berth())?;
         for _ in 0..rounds {
             for long in &mut all {
                 long.ask(lab, &berth, &gateway)?;
@@ -86,14 +88,14 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
                 long.resume(lab, &berth)?;
             }
         }
-        let sessions: Vec<Session> = all.iter().map(|long| long.session.clone()).collect();
+        let sessions: Vec<BenchSession> = all.iter().map(|long| long.session.clone()).collect();
         lab.stop(&berth, &sessions)
     });
     let [few, _, most] = sizes;
     let mut head = vec!["p50 of".to_owned()];
     head.extend(sizes.iter().map(|turns| format!("{turns} turns")));
     head.push(format!("{most} ÷ {few}"));
-    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = ReportTable::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
     let median = |at: usize, turns: usize| all.iter().find(|long| long.turns == turns)?.took[at].median();
     let growth = |at: usize| ratio(median(at, most), median(at, few));
     let mut verdicts = Vec::new();
@@ -102,20 +104,20 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         row.extend(sizes.map(|turns| cell(median(at, turns), " ms")));
         row.push(cell(growth(at), "×"));
         table.row(row);
-        verdicts.push(Verdict::ratio(format!("{what}: {most} turns ÷ {few}"), limit, growth(at)));
+        verdicts.push(TargetVerdict::ratio(format!("{what}: {most} turns ÷ {few}"), limit, growth(at)));
     }
     let memory = |turns: usize| all.iter().find(|long| long.turns == turns)?.memory;
     let mut row = vec!["memory of the idle keeper (PSS)".to_owned()];
     row.extend(sizes.map(|turns| cell(memory(turns), " MiB")));
     row.push(cell(ratio(memory(most), memory(few)), "×"));
     table.row(row);
-    verdicts.push(Verdict::new(
+    verdicts.push(TargetVerdict::new(
         format!("keeper, idle after {most} turns"),
-        Limit::AtMost(2.0),
+        TargetLimit::AtMost(2.0),
         " MiB",
         memory(most),
     ));
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "x. Sessions with many turns",
         method: format!(
             "Sessions of a fake agent that had so many turns of {PROMPT_BYTES} bytes, asked in turn, {rounds} rounds. \
@@ -130,8 +132,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     }))
 }
 
-impl Long {
-    fn make(lab: &mut Lab, berth: &Structured, turns: usize) -> Result<Self> {
+impl LongSession {
+    fn make(lab: &mut BenchEnvironment, berth: &BerthWithAcp, turns: usize) -> Result<Self> {
         let session = lab.start(berth, "")?.session;
         let name = format!("long-{turns}");
         run(lab, berth, &["rename", &session.name, &name])?;
@@ -155,13 +157,13 @@ impl Long {
     }
 
     /// Asks everything but to resume, once.
-    fn ask(&mut self, lab: &Lab, berth: &Structured, gateway: &Gateway) -> Result<()> {
+    fn ask(&mut self, lab: &BenchEnvironment, berth: &BerthWithAcp, gateway: &BenchGateway) -> Result<()> {
         let (name, id) = (self.name.clone(), self.session.name.clone());
         let old = self.old();
         let old_handle = format!("{name}.{old}");
         let prompt = prompt(0);
         let path = |turn: usize| format!("/v1/sessions/{id}/turns/{turn}");
-        let commands: [&[&str]; 7] = [
+        let commands: [&[&str]; 8] = [
             &["send", &name, &prompt, "--wait"],
             &["turn", &name],
             &["turn", &old_handle],
@@ -169,6 +171,7 @@ impl Long {
             &["result", &old_handle],
             &["show", &name],
             &["wait", &name, "--for", "idle"],
+            &["turns", &name, "--last", "5"],
         ];
         for (at, words) in commands.into_iter().enumerate() {
             let began_at = Instant::now();
@@ -187,11 +190,14 @@ impl Long {
         gateway.post(&format!("/v1/sessions/{id}/turns"), &body)?;
         self.took[first + 2].push_ms(began_at.elapsed());
         self.latest += 1;
+        let began_at = Instant::now();
+        gateway.get(&format!("/v1/sessions/{id}/transcript?limit=5"))?;
+        self.took[first + 3].push_ms(began_at.elapsed());
         Ok(())
     }
 
     /// Kills the keeper and resumes the session.
-    fn resume(&mut self, lab: &mut Lab, berth: &Structured) -> Result<()> {
+    fn resume(&mut self, lab: &mut BenchEnvironment, berth: &BerthWithAcp) -> Result<()> {
         self.session.holder.signal(Signal::KILL);
         let until = Instant::now() + PATIENCE;
         while self.session.holder.is_alive() || self.session.agent.is_alive() {
@@ -210,7 +216,7 @@ impl Long {
     }
 }
 
-fn run(lab: &Lab, berth: &Structured, words: &[&str]) -> Result<()> {
+fn run(lab: &BenchEnvironment, berth: &BerthWithAcp, words: &[&str]) -> Result<()> {
     let mut command = berth.command(lab);
     let said = command.args(words).stderr(Stdio::piped()).output().context("run berth")?;
     if said.status.success() {
@@ -230,7 +236,7 @@ fn prompt(number: usize) -> String {
 }
 
 /// Gives a session so many turns, and waits until they are over.
-fn fill(berth: &Structured, session: &str, turns: usize) -> Result<()> {
+fn fill(berth: &BerthWithAcp, session: &str, turns: usize) -> Result<()> {
     let (next, last) = (AtomicUsize::new(0), AtomicU64::new(0));
     let mut clients = Vec::new();
     for _ in 0..SENDERS.min(turns) {

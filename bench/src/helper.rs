@@ -1,4 +1,4 @@
-//! Helpers: asking for one that runs, and what one costs.
+//! Helpers: the time to ask for one that runs, and the memory of one.
 //!
 //! Start with [`measure`].
 
@@ -7,23 +7,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::peers::Berth;
-use crate::process::Process;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::{Samples, ratio};
+use crate::peers::CurrentBerth;
+use crate::process::BenchProcess;
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::{MeasuredSamples, ratio};
 
 const KIB_PER_MIB: f64 = 1024.0;
 /// A keeper is idle when nothing has happened for this long; until then it may tidy up.
 const IDLE_AFTER: Duration = Duration::from_secs(3);
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("k", &["berth"])?;
     let rounds = bench.pick(300, 10);
-    let (mut ensures, mut trues) = (Samples::default(), Samples::default());
+    let (mut ensures, mut trues) = (MeasuredSamples::default(), MeasuredSamples::default());
     let (mut session_pss, mut helper_pss) = (None, None);
     stage.each(|lab, holder| {
-        let berth = Berth { program: bench.programs["berth"].clone() };
+        let berth = CurrentBerth { program: bench.programs["berth"].clone() };
         let owner = lab.start(holder, "hang")?.session;
         let agent = lab.agent("hang");
         let ensure = || {
@@ -52,21 +52,21 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
             show.args(["helper", "show", "shared", "--json"]).stdout(std::process::Stdio::piped()).output();
         let shown: Value = serde_json::from_slice(&output.context("run berth helper show")?.stdout)
             .context("understand berth helper show --json")?;
-        let keeper = shown["keeper_pid"].as_i64().and_then(|pid| pid.try_into().ok()).map(Process);
+        let keeper = shown["keeper_pid"].as_i64().and_then(|pid| pid.try_into().ok()).map(BenchProcess);
         std::thread::sleep(IDLE_AFTER);
         session_pss = owner.holder.memory().map(|memory| memory.pss / KIB_PER_MIB);
-        helper_pss = keeper.and_then(Process::memory).map(|memory| memory.pss / KIB_PER_MIB);
+        helper_pss = keeper.and_then(BenchProcess::memory).map(|memory| memory.pss / KIB_PER_MIB);
         lab.stop(holder, &[owner])
     });
-    let mut table = Table::new(&["what", "p50", "p99"]);
-    let row = |name: &str, times: &Samples| {
+    let mut table = ReportTable::new(&["what", "p50", "p99"]);
+    let row = |name: &str, times: &MeasuredSamples| {
         [name.to_owned(), cell(times.median(), " ms"), cell(times.quantile(0.99), " ms")]
     };
     table.row(row("helper ensure, running", &ensures));
     table.row(row("true, started the same way", &trues));
     table.row(["keeper of a session, idle".to_owned(), cell(session_pss, " MiB"), String::new()]);
     table.row(["keeper of a helper, idle".to_owned(), cell(helper_pss, " MiB"), String::new()]);
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "k. Helpers",
         method: format!(
             "`berth helper ensure` by an owner of a helper that runs, from spawn to exit, {rounds} times, in turn with \
@@ -74,8 +74,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         ),
         table,
         verdicts: vec![
-            Verdict::new("helper ensure, running", Limit::AtMost(5.0), " ms", ensures.median()),
-            Verdict::ratio("keeper: helper ÷ session, PSS", Limit::AtMost(1.1), ratio(helper_pss, session_pss)),
+            TargetVerdict::new("helper ensure, running", TargetLimit::AtMost(5.0), " ms", ensures.median()),
+            TargetVerdict::ratio("keeper: helper ÷ session, PSS", TargetLimit::AtMost(1.1), ratio(helper_pss, session_pss)),
         ],
         notes: Vec::new(),
         problems: Vec::new(),

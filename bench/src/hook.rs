@@ -1,4 +1,4 @@
-//! A hook: what it costs an agent to tell its keeper something.
+//! A hook: the time it takes an agent to tell its keeper something.
 //!
 //! Start with [`measure`]. The calls are made inside of a session, by [`call`], as its agent would.
 
@@ -8,43 +8,44 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use berth_api::Connection;
-use berth_api::message::Request;
+use berth_api::KeeperConnection;
+use berth_api::message::KeeperRequest;
 
-use crate::lab::Lab;
-use crate::peers::{BERTH_BEFORE, Berth};
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::{Samples, ratio};
+use crate::lab::BenchEnvironment;
+use crate::peers::{BERTH_BEFORE, CurrentBerth};
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::{MeasuredSamples, ratio};
 
 /// The hidden verb of the bench that calls hooks.
 pub(crate) const VERB: &str = "call-hooks";
 /// In how many turns an earlier build is measured beside this one.
 const TURNS: usize = 4;
-/// What the agent tells: the event the person waits for.
+/// The event of the agent for which the user has to wait.
 const EVENT: &str = r#"{"session_id":"11111111-2222-4333-8444-555555555555","cwd":"/tmp","hook_event_name":"UserPromptSubmit","prompt":"go on"}"#;
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("v", &["berth"])?;
     let rounds: usize = bench.pick(400, 20);
-    let (mut hooks, mut trues, mut trips) = (Samples::default(), Samples::default(), Samples::default());
-    let mut hooks_before = Samples::default();
-    // In short turns, so that what the machine does besides meets both.
+    let (mut hooks, mut trues, mut trips) =
+        (MeasuredSamples::default(), MeasuredSamples::default(), MeasuredSamples::default());
+    let mut hooks_before = MeasuredSamples::default();
+    // In short turns, so that other work of the machine meets both.
     for _ in 0..TURNS {
         stage.each(|lab, _| {
-            let berth = Berth { program: bench.programs["berth"].clone() };
+            let berth = CurrentBerth { program: bench.programs["berth"].clone() };
             run_agent(lab, &berth, "berth", rounds / TURNS, [&mut hooks, &mut trues, &mut trips])?;
             if let Some(program) = bench.programs.get(BERTH_BEFORE) {
-                let (mut trues, mut trips) = (Samples::default(), Samples::default());
-                let berth = Berth { program: program.clone() };
+                let (mut trues, mut trips) = (MeasuredSamples::default(), MeasuredSamples::default());
+                let berth = CurrentBerth { program: program.clone() };
                 let samples = [&mut hooks_before, &mut trues, &mut trips];
                 run_agent(lab, &berth, "before", rounds / TURNS, samples)?;
             }
             Ok(())
         });
     }
-    let mut table = Table::new(&["what", "p50", "p99"]);
-    let row = |name: &str, times: &Samples| {
+    let mut table = ReportTable::new(&["what", "p50", "p99"]);
+    let row = |name: &str, times: &MeasuredSamples| {
         [name.to_owned(), cell(times.median(), " ms"), cell(times.quantile(0.99), " ms")]
     };
     table.row(row("berth hook, the keeper told", &hooks));
@@ -54,7 +55,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     table.row(row("true, started the same way", &trues));
     table.row(row("one question to the keeper", &trips));
     let base = trues.median().zip(trips.median()).map(|(one, other)| one + other);
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "v. Hooks",
         method: format!(
             "A prompt's hook as Claude Code calls it (by `sh -c`, the event on standard input), by the agent of a session \
@@ -63,12 +64,12 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         ),
         table,
         verdicts: [
-            Verdict::new("hook, end to end", Limit::AtMost(10.0), " ms", hooks.median()),
-            Verdict::ratio("hook ÷ (true + one round trip)", Limit::AtMost(1.5), ratio(hooks.median(), base)),
+            TargetVerdict::new("hook, end to end", TargetLimit::AtMost(10.0), " ms", hooks.median()),
+            TargetVerdict::ratio("hook ÷ (true + one round trip)", TargetLimit::AtMost(1.5), ratio(hooks.median(), base)),
         ]
         .into_iter()
         .chain(ratio(hooks.median(), hooks_before.median()).map(|compared| {
-            Verdict::ratio("hook: berth ÷ before", Limit::AtMost(1.05), Some(compared))
+            TargetVerdict::ratio("hook: berth ÷ before", TargetLimit::AtMost(1.05), Some(compared))
         }))
         .collect(),
         notes: Vec::new(),
@@ -77,7 +78,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
 }
 
 /// Has one session's agent call hooks, and adds the times that it prints: of hooks, of `true`, of round trips.
-fn run_agent(lab: &Lab, berth: &Berth, home: &str, rounds: usize, samples: [&mut Samples; 3]) -> Result<()> {
+fn run_agent(
+    lab: &BenchEnvironment,
+    berth: &CurrentBerth,
+    home: &str,
+    rounds: usize,
+    samples: [&mut MeasuredSamples; 3],
+) -> Result<()> {
     let [hooks, trues, trips] = samples;
     let event = lab.dir().join("event.json");
     std::fs::write(&event, EVENT).context("write an event")?;
@@ -137,14 +144,14 @@ pub(crate) fn call(berth: &Path, event: &Path, rounds: &str) -> Result<()> {
         berth.display(),
         home.display()
     );
-    // By its path, as the hook is: nobody looks for it through PATH.
+    // Run by its path, as the hook is: there is no search through PATH.
     let idle = format!("exec '{}'", crate::peers::find("true").context("find `true`")?.display());
     for _ in 0..rounds {
         println!("hook {}", shell(&hook)?.as_nanos());
         println!("true {}", shell(&idle)?.as_nanos());
         let began_at = Instant::now();
-        let mut keeper = Connection::open(&dir, "a bench".to_owned()).context("reach the keeper")?;
-        keeper.ask(Request::Status).map_err(|problem| anyhow::anyhow!(problem.what))?;
+        let mut keeper = KeeperConnection::open(&dir, "a bench".to_owned()).context("reach the keeper")?;
+        keeper.ask(KeeperRequest::Status).map_err(|problem| anyhow::anyhow!(problem.what))?;
         println!("trip {}", began_at.elapsed().as_nanos());
     }
     Ok(())

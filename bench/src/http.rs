@@ -1,4 +1,4 @@
-//! What the gateway takes for the question that is asked most: what is known about a session.
+//! The gateway under its most frequent request: the status of a session.
 //!
 //! Start with [`measure`].
 
@@ -6,37 +6,37 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use crate::gateway::Gateway;
-use crate::peers::{self, Berth};
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::Samples;
+use crate::gateway::BenchGateway;
+use crate::peers::{self, CurrentBerth};
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::MeasuredSamples;
 
 /// Connections of the client, all kept open.
 const CONNECTIONS: &str = "-c32";
 
-/// What the client measured.
+/// Measurements of the client.
 #[derive(Default)]
-struct Asked {
-    per_second: Samples,
-    /// Microseconds.
-    p50: Samples,
-    p99: Samples,
+struct HttpLoadResult {
+    per_second: MeasuredSamples,
+    /// Latency in microseconds.
+    p50: MeasuredSamples,
+    p99: MeasuredSamples,
 }
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("r", &["berth"])?;
     let rounds = bench.pick(5, 1);
     let seconds = bench.pick(8, 2);
     let wrk = peers::find("wrk");
     let program = bench.programs.get("berth").cloned();
-    let mut asked = Asked::default();
+    let mut asked = HttpLoadResult::default();
     let mut memory = None;
     stage.each(|lab, holder| {
         let wrk = wrk.as_ref().context("wrk is not installed")?;
-        let berth = Berth { program: program.clone().context("berth is not installed")? };
+        let berth = CurrentBerth { program: program.clone().context("berth is not installed")? };
         let session = lab.start(holder, "hang")?.session;
-        let gateway = Gateway::start(lab, &berth)?;
+        let gateway = BenchGateway::start(lab, &berth)?;
         let path = format!("/v1/sessions/{}", session.name);
         let done = (|| {
             for _ in 0..rounds {
@@ -53,7 +53,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         lab.stop(holder, &[session])?;
         done
     });
-    let mut table = Table::new(&["server", "requests/s", "p50", "p99"]);
+    let mut table = ReportTable::new(&["server", "requests/s", "p50", "p99"]);
     let per_second = asked.per_second.median();
     table.row([
         "berth serve".to_owned(),
@@ -61,21 +61,21 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         cell(asked.p50.median(), " µs"),
         cell(asked.p99.median(), " µs"),
     ]);
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "r. Asking the gateway",
         method: format!(
             "`GET /v1/sessions/ID` of a session that runs, with a token, over TCP on loopback: wrk with 32 connections \
              and one thread for {seconds} s, {rounds} times. Server and client share the processors."
         ),
         table,
-        verdicts: vec![Verdict::new("requests per second", Limit::AtLeast(20_000.0), "", per_second)],
+        verdicts: vec![TargetVerdict::new("requests per second", TargetLimit::AtLeast(20_000.0), "", per_second)],
         notes: vec![format!("Memory of the gateway after that: {}.", cell(memory, " MB"))],
         problems: Vec::new(),
     }))
 }
 
 /// Reads what wrk says.
-fn count(said: &str, asked: &mut Asked) -> Result<()> {
+fn count(said: &str, asked: &mut HttpLoadResult) -> Result<()> {
     let after = |label: &str| -> Option<&str> {
         said.lines().find_map(|line| line.trim().strip_prefix(label)).map(str::trim)
     };

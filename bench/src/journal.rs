@@ -1,4 +1,4 @@
-//! What a journalled event costs beyond the disk.
+//! The cost of a journalled event beyond that of the disk.
 //!
 //! Promise: the journal and the bare file take the same payload, in turn, in the same directory.
 //! Start with [`measure`].
@@ -8,19 +8,19 @@ use std::io::Write as _;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use berth_journal::{Journal, Limits, RealDisk, Record};
+use berth_journal::{Journal, JournalLimits, JournalRecord, RealDisk};
 
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::{Samples, ratio};
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::{MeasuredSamples, ratio};
 
-/// About what an event of a session is.
+/// About the size of an event of a session.
 const EVENT_BYTES: usize = 100;
 
 /// An event that is nothing but its bytes.
-struct Event(Vec<u8>);
+struct ByteEvent(Vec<u8>);
 
-impl Record for Event {
+impl JournalRecord for ByteEvent {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0);
     }
@@ -30,43 +30,43 @@ impl Record for Event {
     }
 }
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let stage = bench.stage("h", &[])?;
     let rounds = bench.pick(2000, 200);
     let warm_up = 20;
     let dir = stage.lab.dir().join("journal");
     std::fs::create_dir(&dir).context("create a directory for the journal")?;
     let mut journal =
-        Journal::create(RealDisk::new(dir), "bench", Limits::default()).context("create a journal")?;
+        Journal::create(RealDisk::new(dir), "bench", JournalLimits::default()).context("create a journal")?;
     let mut bare = File::create(stage.lab.dir().join("bare")).context("create a bare file")?;
-    let (mut journalled, mut appended) = (Samples::default(), Samples::default());
+    let (mut journalled, mut appended) = (MeasuredSamples::default(), MeasuredSamples::default());
     for round in 0..warm_up + rounds {
         let event = vec![b'e'; EVENT_BYTES];
         let began_at = Instant::now();
         bare.write_all(&event).and_then(|()| bare.sync_data()).context("append to a bare file")?;
         let bare_took = began_at.elapsed();
         let began_at = Instant::now();
-        journal.append(vec![Event(event)]).context("append to the journal")?;
+        journal.append(vec![ByteEvent(event)]).context("append to the journal")?;
         let journal_took = began_at.elapsed();
         if round >= warm_up {
             appended.push_ms(bare_took);
             journalled.push_ms(journal_took);
         }
     }
-    let mut table = Table::new(&["way", "p50", "p90", "p99"]);
+    let mut table = ReportTable::new(&["way", "p50", "p90", "p99"]);
     for (way, samples) in [("berth-journal", &journalled), ("bare append + fdatasync", &appended)] {
         let quantiles = [0.5, 0.9, 0.99].map(|share| cell(samples.quantile(share), " ms"));
         table.row([vec![way.to_owned()], quantiles.to_vec()].concat());
     }
     let compared = ratio(journalled.median(), appended.median());
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "h. Accepting a journalled event",
         method: format!(
             "{rounds} events of {EVENT_BYTES} bytes, one append each, in turn with the same bytes written and synced \
              (fdatasync) to a bare file beside it."
         ),
         table,
-        verdicts: vec![Verdict::ratio("journalled event p50: journal ÷ bare", Limit::AtMost(1.3), compared)],
+        verdicts: vec![TargetVerdict::ratio("journalled event p50: journal ÷ bare", TargetLimit::AtMost(1.3), compared)],
         notes: Vec::new(),
         problems: Vec::new(),
     }))

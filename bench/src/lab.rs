@@ -4,7 +4,7 @@
 //! Promise: nothing outside the directory is touched, and when the lab is closed every process
 //! that was started in it is gone; those that had to be killed are named.
 //! Relied upon: the bench is the subreaper of everything it starts (see `main`).
-//! Start with [`Lab::start`].
+//! Start with [`BenchEnvironment::start`].
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -19,8 +19,8 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Signal, WaitOptions, waitpid};
 use serde_json::Value;
 
-use crate::peers::Holder;
-use crate::process::{self, Process};
+use crate::peers::SessionManager;
+use crate::process::{self, BenchProcess};
 use crate::terminal::readable;
 
 /// How long anything may take before we call it lost.
@@ -30,38 +30,38 @@ const LEAVING: Duration = Duration::from_secs(3);
 /// How often we look for something that cannot be waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// See the module.
-pub(crate) struct Lab {
+/// A private place for one measurement.
+pub(crate) struct BenchEnvironment {
     dir: PathBuf,
     fake_agent: PathBuf,
     reports: File,
     unread: Vec<u8>,
-    pending: VecDeque<Report>,
+    pending: VecDeque<AgentReport>,
     names: u32,
 }
 
-/// One line an agent wrote to the fifo.
+/// One line that an agent wrote to the fifo.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Report {
+pub(crate) struct AgentReport {
     /// 1 for the first of this agent.
     pub(crate) number: u64,
-    pub(crate) agent: Process,
+    pub(crate) agent: BenchProcess,
     pub(crate) at: Instant,
 }
 
 /// A session that runs.
 #[derive(Debug, Clone)]
-pub(crate) struct Session {
-    /// What the holder calls it.
+pub(crate) struct BenchSession {
+    /// The name that the holder gave the session.
     pub(crate) name: String,
-    pub(crate) agent: Process,
+    pub(crate) agent: BenchProcess,
     /// The process that has the other end of the agent's terminal.
-    pub(crate) holder: Process,
+    pub(crate) holder: BenchProcess,
 }
 
 /// How long a start took.
-pub(crate) struct Started {
-    pub(crate) session: Session,
+pub(crate) struct StartTiming {
+    pub(crate) session: BenchSession,
     /// From spawning the command to the agent's first act.
     pub(crate) running_after: Duration,
     /// From spawning the command until it had returned and the agent had acted.
@@ -69,20 +69,20 @@ pub(crate) struct Started {
 }
 
 /// A start command under way.
-pub(crate) struct Launch {
+pub(crate) struct PendingStart {
     wanted: String,
     said: PathBuf,
     command: Child,
     pub(crate) began_at: Instant,
 }
 
-impl Launch {
+impl PendingStart {
     fn complaint(&self) -> String {
         std::fs::read_to_string(self.said.with_extension("complaint")).unwrap_or_default().trim().to_owned()
     }
 }
 
-impl Lab {
+impl BenchEnvironment {
     /// Makes a lab inside this directory.
     pub(crate) fn new(base: &Path, name: &str, fake_agent: &Path) -> Result<Self> {
         let dir = base.join(name);
@@ -133,7 +133,7 @@ impl Lab {
     }
 
     /// Spawns the start command and does not wait for it.
-    pub(crate) fn launch(&mut self, holder: &dyn Holder, script: &str) -> Result<Launch> {
+    pub(crate) fn launch(&mut self, holder: &dyn SessionManager, script: &str) -> Result<PendingStart> {
         let wanted = self.fresh_name();
         let said = self.dir.join(format!("{wanted}.said"));
         let mut command = holder.start(self, &wanted, &self.agent(script));
@@ -142,11 +142,11 @@ impl Lab {
         command.stdout(create(&said)?).stderr(create(&said.with_extension("complaint"))?);
         let began_at = Instant::now();
         let command = command.spawn().with_context(|| format!("spawn {}", holder.name()))?;
-        Ok(Launch { wanted, said, command, began_at })
+        Ok(PendingStart { wanted, said, command, began_at })
     }
 
     /// Starts a session and waits until its agent runs and the command has returned.
-    pub(crate) fn start(&mut self, holder: &dyn Holder, script: &str) -> Result<Started> {
+    pub(crate) fn start(&mut self, holder: &dyn SessionManager, script: &str) -> Result<StartTiming> {
         let launch = self.launch(holder, script)?;
         let began_at = launch.began_at;
         let Some(report) = self.report(Instant::now() + PATIENCE)? else {
@@ -155,11 +155,11 @@ impl Lab {
         let name = self.finish(holder, launch)?;
         let returned_after = began_at.elapsed();
         let session = self.session(name, report)?;
-        Ok(Started { session, running_after: report.at - began_at, returned_after })
+        Ok(StartTiming { session, running_after: report.at - began_at, returned_after })
     }
 
     /// Waits for a start command and returns what the session is called.
-    pub(crate) fn finish(&self, holder: &dyn Holder, mut launch: Launch) -> Result<String> {
+    pub(crate) fn finish(&self, holder: &dyn SessionManager, mut launch: PendingStart) -> Result<String> {
         let status = launch.command.wait().with_context(|| format!("wait for {}", holder.name()))?;
         if !status.success() {
             bail!("{} failed to start a session ({status}): {}", holder.name(), launch.complaint());
@@ -168,14 +168,14 @@ impl Lab {
         Ok(holder.session_name(&launch.wanted, &said))
     }
 
-    /// What is known of a session once its agent has reported.
-    pub(crate) fn session(&self, name: String, report: Report) -> Result<Session> {
+    /// The session of an agent that has reported.
+    pub(crate) fn session(&self, name: String, report: AgentReport) -> Result<BenchSession> {
         let holder = report.agent.parent().with_context(|| format!("the agent of {name} is gone already"))?;
-        Ok(Session { name, agent: report.agent, holder })
+        Ok(BenchSession { name, agent: report.agent, holder })
     }
 
     /// Ends sessions and waits until their processes are gone.
-    pub(crate) fn stop(&self, holder: &dyn Holder, sessions: &[Session]) -> Result<()> {
+    pub(crate) fn stop(&self, holder: &dyn SessionManager, sessions: &[BenchSession]) -> Result<()> {
         holder.stop(sessions);
         for session in sessions {
             gone(session.agent)
@@ -189,7 +189,7 @@ impl Lab {
     }
 
     /// The next report of any agent; `None` when the deadline passed first.
-    pub(crate) fn report(&mut self, deadline: Instant) -> Result<Option<Report>> {
+    pub(crate) fn report(&mut self, deadline: Instant) -> Result<Option<AgentReport>> {
         while self.pending.is_empty() {
             if !readable(&self.reports, deadline)? {
                 return Ok(None);
@@ -206,7 +206,7 @@ impl Lab {
                     .as_i64()
                     .and_then(|pid| pid.try_into().ok())
                     .context("a report without a pid")?;
-                self.pending.push_back(Report { number, agent: Process(agent), at });
+                self.pending.push_back(AgentReport { number, agent: BenchProcess(agent), at });
             }
         }
         Ok(self.pending.pop_front())
@@ -215,7 +215,7 @@ impl Lab {
     /// Waits for a later report of one agent, when no other reports.
     pub(crate) fn report_of(
         &mut self,
-        agent: Process,
+        agent: BenchProcess,
         number: u64,
         patience: Duration,
     ) -> Result<Option<Instant>> {
@@ -232,8 +232,8 @@ impl Lab {
     }
 }
 
-/// Kills every process that has this directory as its mark, removes the directory, and names
-/// what was killed. What is on its way out gets a moment to go by itself.
+/// Kills every process that has this directory as its mark, removes the directory, and names the processes that were
+/// killed. A process on its way out gets a moment to go by itself.
 pub(crate) fn clean(dir: &Path, moment: Duration) -> Vec<String> {
     let mark = dir.display().to_string();
     let deadline = Instant::now() + moment;
@@ -261,7 +261,7 @@ pub(crate) fn reap() {
 }
 
 /// Waits until a process has ended.
-fn gone(process: Process) -> Result<()> {
+fn gone(process: BenchProcess) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while process.is_alive() {
         if Instant::now() > deadline {
@@ -284,13 +284,17 @@ mod tests {
     #[test]
     fn a_process_left_behind_in_a_lab_is_named_and_ended_with_it() {
         let base = std::env::temp_dir();
-        let lab =
-            Lab::new(&base, &format!("bench-test-{}", std::process::id()), Path::new("fake-agent")).unwrap();
+        let lab = BenchEnvironment::new(
+            &base,
+            &format!("bench-test-{}", std::process::id()),
+            Path::new("fake-agent"),
+        )
+        .unwrap();
         let mut left = lab.command(Path::new("sleep")).arg("1000").spawn().unwrap();
         let named = clean(lab.dir(), Duration::ZERO);
         assert_eq!(named, [format!("sleep 1000 ({})", left.id())]);
         assert!(!lab.dir().exists());
-        // Reaped already, so there is nobody to wait for.
+        // Reaped already, so there is no child to wait for.
         assert!(left.wait().is_err());
     }
 }

@@ -1,7 +1,7 @@
-//! Listing sessions, few and many, and what a command costs that does nothing.
+//! Listing sessions, few and many, and the time of a command that does nothing.
 //!
-//! Promise: every list that is timed was looked into before and has what it should have. What is archived was
-//! made once and copied: a session that is over is files and nothing else.
+//! Promise: every list that is timed was checked before and has the rows it should have. Archived sessions are made
+//! once and copied: a session that is over is files and nothing else.
 //! Start with [`measure`].
 
 use std::path::Path;
@@ -11,25 +11,26 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::lab::{Lab, PATIENCE};
-use crate::peers::Berth;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::{Bench, ByHolder, median};
-use crate::stats::{Samples, ratio};
+use crate::lab::{BenchEnvironment, PATIENCE};
+use crate::peers::CurrentBerth;
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::{BenchSettings, BySessionManager, median};
+use crate::stats::{MeasuredSamples, ratio};
 
 /// How many live sessions are listed beside tmux; later one session in so many lives.
 const LIVE: usize = 10;
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let rounds = bench.pick(40, 10);
     let mut stage = bench.stage("g", &["berth", "tmux"])?;
     let programs = bench.programs.clone();
     let program =
         |name: &str| programs.get(name).cloned().with_context(|| format!("{name} is not installed"));
-    let berth = Berth { program: program("berth")? };
+    let berth = CurrentBerth { program: program("berth")? };
 
     // A few that live, beside tmux; then commands that do nothing.
-    let (mut live, mut idle) = (ByHolder::<Samples>::new(), ByHolder::<Samples>::new());
+    let (mut live, mut idle) =
+        (BySessionManager::<MeasuredSamples>::new(), BySessionManager::<MeasuredSamples>::new());
     let mut running = Vec::new();
     stage.each(|lab, holder| {
         for _ in 0..LIVE {
@@ -63,7 +64,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
 
     // Nine of ten sessions have ended and one runs.
     let counts: &[usize] = bench.pick(&[100, 1000], &[100, 200]);
-    let mut mixed: Vec<Samples> = Vec::new();
+    let mut mixed: Vec<MeasuredSamples> = Vec::new();
     let mut ended = 0;
     for count in counts {
         let wanted = count / LIVE;
@@ -83,7 +84,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     }
     stage.each(|lab, holder| if holder.name() == "berth" { lab.stop(holder, &running) } else { Ok(()) });
 
-    // And many that were put away.
+    // A list with many archived sessions.
     let archive: &[usize] = bench.pick(&[1000, 10_000], &[100, 1000]);
     let away = stage.lab.dir().join("away");
     let lab = &stage.lab;
@@ -106,8 +107,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         shown.push(times(rounds, in_archive, &["ls", "--archived"])?);
     }
 
-    let mut table = Table::new(&["list", "p50", "p99", "each"]);
-    let mut row = |what: String, times: &Samples, count: Option<usize>| {
+    let mut table = ReportTable::new(&["list", "p50", "p99", "each"]);
+    let mut row = |what: String, times: &MeasuredSamples, count: Option<usize>| {
         let each = times.median().zip(count).map(|(ms, count)| ms * 1e3 / count as f64);
         table.row([what, cell(times.median(), " ms"), cell(times.quantile(0.99), " ms"), cell(each, " µs")]);
     };
@@ -124,35 +125,44 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     for (name, times) in &idle {
         row(format!("{name}{}", if *name == "true" { "" } else { ", its version" }), times, None);
     }
-    let growth = |samples: &[Samples], counts: &[usize]| {
-        let of = |back: usize| samples.iter().rev().nth(back).and_then(Samples::median);
+    let growth = |samples: &[MeasuredSamples], counts: &[usize]| {
+        let of = |back: usize| samples.iter().rev().nth(back).and_then(MeasuredSamples::median);
         let steps: Vec<f64> = counts.iter().rev().take(2).map(|count| *count as f64).collect();
         ratio(of(0), of(1)).map(|times| times / (steps[0] / steps[1]))
     };
-    let last = |samples: &[Samples]| samples.last().and_then(Samples::median);
+    let last = |samples: &[MeasuredSamples]| samples.last().and_then(MeasuredSamples::median);
     let most = |counts: &[usize]| counts.last().copied().unwrap_or_default();
     let verdicts = vec![
-        Verdict::new(format!("ls of {} sessions", most(counts)), Limit::AtMost(50.0), " ms", last(&mixed)),
-        Verdict::ratio("ls, growth of time ÷ growth of list", Limit::AtMost(1.0), growth(&mixed, counts)),
-        Verdict::ratio(
+        TargetVerdict::new(
+            format!("ls of {} sessions", most(counts)),
+            TargetLimit::AtMost(50.0),
+            " ms",
+            last(&mixed),
+        ),
+        TargetVerdict::ratio(
+            "ls, growth of time ÷ growth of list",
+            TargetLimit::AtMost(1.0),
+            growth(&mixed, counts),
+        ),
+        TargetVerdict::ratio(
             format!("ls of {LIVE} live ÷ tmux ls"),
-            Limit::AtMost(2.0),
+            TargetLimit::AtMost(2.0),
             ratio(median(&live, "berth"), median(&live, "tmux")),
         ),
-        Verdict::new(
+        TargetVerdict::new(
             format!("ls beside {} archived", most(archive)),
-            Limit::AtMost(150.0),
+            TargetLimit::AtMost(150.0),
             " ms",
             last(&hidden),
         ),
-        Verdict::ratio(
+        TargetVerdict::ratio(
             "the same, growth of time ÷ growth of archive",
-            Limit::AtMost(1.0),
+            TargetLimit::AtMost(1.0),
             growth(&hidden, archive),
         ),
-        Verdict::new("berth --version", Limit::AtMost(3.0), " ms", median(&idle, "berth")),
+        TargetVerdict::new("berth --version", TargetLimit::AtMost(3.0), " ms", median(&idle, "berth")),
     ];
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "g. Listing sessions",
         method: format!("Each from spawn to exit, {rounds} times, off a terminal."),
         table,
@@ -174,15 +184,15 @@ fn run(command: &mut Command) -> Result<()> {
     if status.success() { Ok(()) } else { bail!("{command:?} failed ({status})") }
 }
 
-fn times(rounds: usize, berth: impl Fn() -> Command, args: &[&str]) -> Result<Samples> {
-    let mut times = Samples::default();
+fn times(rounds: usize, berth: impl Fn() -> Command, args: &[&str]) -> Result<MeasuredSamples> {
+    let mut times = MeasuredSamples::default();
     for _ in 0..rounds {
         times.push_ms(timed(berth().args(args))?);
     }
     Ok(times)
 }
 
-/// What the only session of a state directory says of itself once it is over.
+/// The status of the only session of a state directory once it is over.
 fn over(home: &Path) -> Result<Value> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -203,7 +213,7 @@ fn over(home: &Path) -> Result<Value> {
 
 /// Makes an archived session out of one that is over.
 fn put_away(home: &Path, model: &Value, number: usize) -> Result<()> {
-    // Digits are letters of an id, too.
+    // Digits are valid characters of an id.
     let id = format!("{number:012}");
     let dir = home.join("sessions").join(&id);
     let mut status = model.clone();
@@ -211,11 +221,17 @@ fn put_away(home: &Path, model: &Value, number: usize) -> Result<()> {
     status["state"] = "archived".into();
     status["archived_at"] = model["ended_at"].clone();
     std::fs::create_dir_all(dir.join("journal")).with_context(|| format!("make {}", dir.display()))?;
-    std::fs::write(dir.join("status.json"), status.to_string()).context("write a short cut")
+    std::fs::write(dir.join("status.json"), status.to_string()).context("write a status cache")
 }
 
-/// Waits until the list says what is true: `true` needs a moment to end.
-fn settle(berth: &Berth, lab: &Lab, args: &[&str], count: usize, running: usize) -> Result<()> {
+/// Waits until the list is up to date: `true` needs a moment to end.
+fn settle(
+    berth: &CurrentBerth,
+    lab: &BenchEnvironment,
+    args: &[&str],
+    count: usize,
+    running: usize,
+) -> Result<()> {
     settle_in(&|| berth.command(lab), args, count, running)
 }
 

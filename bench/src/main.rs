@@ -48,14 +48,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use report::Section;
-use stage::Bench;
+use report::ReportSection;
+use stage::BenchSettings;
 
 /// A measurement and the letter it is chosen by.
-type Measurement = (char, fn(&Bench) -> Result<Section>);
+type LetteredMeasurement = (char, fn(&BenchSettings) -> Result<ReportSection>);
 
 /// In the order of the report.
-const MEASUREMENTS: [Measurement; 25] = [
+const MEASUREMENTS: [LetteredMeasurement; 25] = [
     ('a', start::measure),
     ('b', parallel::measure),
     ('c', echo::measure),
@@ -96,14 +96,14 @@ usage: berth-bench --fake-agent PATH [--berth PATH] [--before PATH] [--only a,c]
                      q finding text · r asking the gateway · s many readers · t terminal over WebSocket
                      u checking transcripts · v hooks · w ending many · x long sessions · y keys with a slow disk
   --quick            few rounds: shows that it works, not how fast it is
-  --write PATH       write the report there too
+  --write PATH       write the report there as well
   --dir DIR          make the private directories there, on a real disk; the system's temporary directory otherwise
   clean DIR          end everything that a killed run left in DIR
 ";
 
-/// What the command line asks for.
-struct Options {
-    bench: Bench,
+/// Options of the command line.
+struct BenchOptions {
+    bench: BenchSettings,
     only: Option<String>,
     write: Option<PathBuf>,
 }
@@ -137,7 +137,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn options(words: &[String]) -> Result<Options> {
+fn options(words: &[String]) -> Result<BenchOptions> {
     let (mut fake_agent, mut berth, mut before, mut only, mut write, mut dir) =
         (None, None, None, None, None, None);
     let mut is_quick = false;
@@ -172,12 +172,12 @@ fn options(words: &[String]) -> Result<Options> {
             programs.insert(name, berth);
         }
     }
-    Ok(Options { bench: Bench { programs, fake_agent, base, is_quick }, only, write })
+    Ok(BenchOptions { bench: BenchSettings { programs, fake_agent, base, is_quick }, only, write })
 }
 
 /// Measures, prints and writes; false when something went wrong on the way.
-fn run(options: &Options) -> Result<bool> {
-    // Whatever a holder leaves behind becomes our child, where it can be seen and ended.
+fn run(options: &BenchOptions) -> Result<bool> {
+    // A process that a holder leaves behind becomes our child, where it can be seen and ended.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).context("become the subreaper")?;
     let bench = &options.bench;
     std::fs::create_dir(&bench.base).with_context(|| format!("create {}", bench.base.display()))?;
@@ -188,7 +188,7 @@ fn run(options: &Options) -> Result<bool> {
             continue;
         }
         eprintln!("measuring {letter} …");
-        let section = measure(bench).unwrap_or_else(|problem| Section::failed(letter, &problem));
+        let section = measure(bench).unwrap_or_else(|problem| ReportSection::failed(letter, &problem));
         println!("{section}");
         sections.push(section);
     }
@@ -203,7 +203,7 @@ fn run(options: &Options) -> Result<bool> {
 }
 
 /// The machine and the versions.
-fn preamble(bench: &Bench) -> String {
+fn preamble(bench: &BenchSettings) -> String {
     let mut text = String::from(
         "Written by `bench/run`. All holders are measured in the same run, in turn and in changing order, because \
          machines are noisy. Ratios are between medians. A MB is 2²⁰ bytes.\n\n",

@@ -9,26 +9,26 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use crate::lab::{Lab, PATIENCE, Session};
+use crate::lab::{BenchEnvironment, BenchSession, PATIENCE};
 use crate::peers::BERTH_BEFORE;
-use crate::peers::Holder;
-use crate::process::{Memory, Process};
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::{Bench, ByHolder};
+use crate::peers::SessionManager;
+use crate::process::{BenchProcess, ProcessMemory};
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::{BenchSettings, BySessionManager};
 
 const KIB_PER_MIB: f64 = 1024.0;
 /// A session is idle when nothing has happened for this long; until then a holder may tidy up.
 const IDLE_AFTER: Duration = Duration::from_secs(3);
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage =
         bench.stage("f", &["berth", BERTH_BEFORE, "dtach", "abduco", "tmux", "screen", "shpool"])?;
     let counts: &[usize] = bench.pick(&[1, 10, 100, 500], &[1, 10, 50]);
     let watch = bench.pick(Duration::from_secs(10), Duration::from_secs(2));
     let most = *counts.last().expect("there is a list of counts");
-    let mut idle = ByHolder::<Vec<Memory>>::new();
-    let mut cpu = ByHolder::<f64>::new();
-    let mut flooded = ByHolder::<f64>::new();
+    let mut idle = BySessionManager::<Vec<ProcessMemory>>::new();
+    let mut cpu = BySessionManager::<f64>::new();
+    let mut flooded = BySessionManager::<f64>::new();
     stage.each(|lab, holder| {
         flooded.insert(holder.name(), growth_by_flood(lab, holder)?);
         let mut sessions = Vec::new();
@@ -52,7 +52,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         format!("CPU in {watch:?}"),
         "after 50 MB".to_owned(),
     ]);
-    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut table = ReportTable::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
     for name in stage.names() {
         let memory = &idle[name];
         let mut row = vec![name.to_owned()];
@@ -64,9 +64,9 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     }
     let anonymous = |name: &str| idle.get(name)?.last().map(|memory| memory.anonymous);
     let against_before = anonymous("berth").zip(anonymous(BERTH_BEFORE)).map(|(now, before)| {
-        Verdict::ratio(
+        TargetVerdict::ratio(
             "anonymous memory of a session: berth ÷ before",
-            Limit::AtMost(1.05),
+            TargetLimit::AtMost(1.05),
             Some(now / before),
         )
     });
@@ -75,7 +75,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     let growth = berth.and_then(|mut sizes| Some(sizes.next_back()? / sizes.next()?));
     let flooded = flooded.get("berth").map(|kib| kib / KIB_PER_MIB);
     let share = cpu.get("berth").map(|ms| ms / watch.as_secs_f64() / 10.0);
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "f. Memory and CPU of an idle session",
         method: format!(
             "PSS (smaps_rollup) of all the holder's processes divided by the number of sessions, with 1, 10, … \
@@ -86,11 +86,11 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         table,
         verdicts: [
 
-            Verdict::new("idle session, largest", Limit::AtMost(1.0), " MiB", worst),
-            Verdict::ratio(format!("idle session, at {most} ÷ at 1"), Limit::AtMost(1.1), growth),
-            // Nothing, as far as anybody can see.
-            Verdict::new(format!("idle CPU of {most} sessions together"), Limit::AtMost(0.1), " %", share),
-            Verdict::new("growth by a flood of 50 MB", Limit::AtMost(2.0), " MiB", flooded),
+            TargetVerdict::new("idle session, largest", TargetLimit::AtMost(1.0), " MiB", worst),
+            TargetVerdict::ratio(format!("idle session, at {most} ÷ at 1"), TargetLimit::AtMost(1.1), growth),
+            // Nothing that a user could notice.
+            TargetVerdict::new(format!("idle CPU of {most} sessions together"), TargetLimit::AtMost(0.1), " %", share),
+            TargetVerdict::new("growth by a flood of 50 MB", TargetLimit::AtMost(2.0), " MiB", flooded),
         ]
         .into_iter()
         .chain(against_before)
@@ -101,7 +101,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
 }
 
 /// By how many KiB the holder of one session grows when it has taken 50 MB.
-fn growth_by_flood(lab: &mut Lab, holder: &dyn Holder) -> Result<f64> {
+fn growth_by_flood(lab: &mut BenchEnvironment, holder: &dyn SessionManager) -> Result<f64> {
     let go = lab.fresh_path();
     let session = lab.start(holder, &format!("wait-file:{} flood:50M REPORT hang", go.display()))?.session;
     std::thread::sleep(IDLE_AFTER);
@@ -114,23 +114,24 @@ fn growth_by_flood(lab: &mut Lab, holder: &dyn Holder) -> Result<f64> {
     Ok(after.pss - before.pss)
 }
 
-fn holders(sessions: &[Session]) -> BTreeSet<Process> {
+fn holders(sessions: &[BenchSession]) -> BTreeSet<BenchProcess> {
     sessions.iter().map(|session| session.holder).collect()
 }
 
-fn per_session(sessions: &[Session]) -> Result<Memory> {
-    let mut total = Memory::default();
+fn per_session(sessions: &[BenchSession]) -> Result<ProcessMemory> {
+    let mut total = ProcessMemory::default();
     for holder in holders(sessions) {
         let memory = holder.memory().with_context(|| format!("read the memory of process {}", holder.0))?;
         total.pss += memory.pss;
         total.anonymous += memory.anonymous;
     }
     let count = sessions.len() as f64;
-    Ok(Memory { pss: total.pss / count, anonymous: total.anonymous / count })
+    Ok(ProcessMemory { pss: total.pss / count, anonymous: total.anonymous / count })
 }
 
-fn cpu_of(sessions: &[Session]) -> Result<Duration> {
-    let spent =
-        |holder: Process| holder.cpu_fine().with_context(|| format!("read the CPU of process {}", holder.0));
+fn cpu_of(sessions: &[BenchSession]) -> Result<Duration> {
+    let spent = |holder: BenchProcess| {
+        holder.cpu_fine().with_context(|| format!("read the CPU of process {}", holder.0))
+    };
     holders(sessions).into_iter().map(spent).sum()
 }

@@ -1,7 +1,7 @@
-//! How fast output is taken, and what it costs.
+//! How fast output is taken, and the CPU it uses.
 //!
-//! Promise: the clock runs from letting the program write until its last write has returned;
-//! the CPU is that of the process holding the terminal, counted until it has come to rest.
+//! Promise: the clock runs from letting the program write until its last write has returned; the CPU is that of the
+//! process holding the terminal, counted until it has come to rest.
 //! Start with [`measure`].
 
 use std::fs::File;
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 
-use crate::lab::{Lab, PATIENCE};
+use crate::lab::{BenchEnvironment, PATIENCE};
 use crate::peers::BERTH_BEFORE;
-use crate::peers::Holder;
-use crate::process::Process;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::{Bench, ByHolder, Stage, against, median};
-use crate::stats::{Samples, ratio};
-use crate::terminal::Terminal;
+use crate::peers::SessionManager;
+use crate::process::BenchProcess;
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::{BenchSettings, BySessionManager, MeasurementSetup, against, median};
+use crate::stats::{MeasuredSamples, ratio};
+use crate::terminal::BenchTerminal;
 
 /// The name of the bench's own reader in the tables.
 const BARE: &str = "bare reader";
@@ -28,33 +28,35 @@ const STANDSTILL: Duration = Duration::from_secs(20);
 /// How long a holder may go on working after the last write.
 const REST: Duration = Duration::from_secs(10);
 
-/// What is written, and who looks on.
+/// The kind of output, and the client that is attached.
 #[derive(Clone, Copy, PartialEq)]
-enum Case {
+enum OutputCase {
     Text,
     Colour,
     /// Text, with a client attached that does not read.
     Stopped,
 }
 
-/// What was measured of one case.
+/// Measurements of one case.
 #[derive(Default)]
-struct Taken {
-    mb_per_s: ByHolder<Samples>,
-    cpu_s: ByHolder<Samples>,
-    stands_still: ByHolder<()>,
+struct OutputCaseResult {
+    mb_per_s: BySessionManager<MeasuredSamples>,
+    cpu_s: BySessionManager<MeasuredSamples>,
+    stands_still: BySessionManager<()>,
 }
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage =
         bench.stage("d", &["berth", BERTH_BEFORE, "dtach", "abduco", "tmux", "screen", "shpool"])?;
     let size_mb: u64 = bench.pick(200, 20);
     let rounds = bench.pick(5, 1);
-    let [mut text, mut colour, mut stopped] = [(); 3].map(|()| Taken::default());
+    let [mut text, mut colour, mut stopped] = [(); 3].map(|()| OutputCaseResult::default());
     for _ in 0..rounds {
-        for (case, taken) in
-            [(Case::Text, &mut text), (Case::Colour, &mut colour), (Case::Stopped, &mut stopped)]
-        {
+        for (case, taken) in [
+            (OutputCase::Text, &mut text),
+            (OutputCase::Colour, &mut colour),
+            (OutputCase::Stopped, &mut stopped),
+        ] {
             round(&mut stage, case, size_mb, taken)?;
         }
     }
@@ -67,7 +69,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         "stopped client MB/s",
         "berth ÷ it (text)",
     ];
-    let mut table = Table::new(&head);
+    let mut table = ReportTable::new(&head);
     for name in [vec![BARE], stage.names()].concat() {
         let standing = stopped.stands_still.contains_key(name).then(|| "stands still".to_owned());
         let ratio = if name == "berth" { String::new() } else { cell(against(&text.mb_per_s, name), "×") };
@@ -81,11 +83,11 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
             ratio,
         ]);
     }
-    let speed = |taken: &Taken, peer: &str| against(&taken.mb_per_s, peer);
+    let speed = |taken: &OutputCaseResult, peer: &str| against(&taken.mb_per_s, peer);
     let stopped_speed = ratio(median(&stopped.mb_per_s, "berth"), median(&text.mb_per_s, "berth"));
     let stopped_speed = if stopped.stands_still.contains_key("berth") { Some(0.0) } else { stopped_speed };
-    Ok(stage.close(Section {
-        title: "d. Output with nobody attached",
+    Ok(stage.close(ReportSection {
+        title: "d. Output without a client",
         method: format!(
             "{size_mb} MB written by the program in the session, {rounds} rounds, the holders in turn (shpool: a tenth \
              of it, CPU scaled up). MB/s until the last write returned. CPU seconds of the process that holds the \
@@ -96,18 +98,18 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         table,
         verdicts: [
 
-            Verdict::ratio("output, text: berth ÷ bare reader", Limit::AtLeast(0.9), speed(&text, BARE)),
-            Verdict::ratio("output, text: berth ÷ tmux", Limit::AtLeast(2.0), speed(&text, "tmux")),
-            Verdict::ratio("output, text: CPU ÷ tmux's", Limit::AtMost(0.3), against(&text.cpu_s, "tmux")),
-            Verdict::ratio("output, colour: berth ÷ bare reader", Limit::AtLeast(0.9), speed(&colour, BARE)),
-            Verdict::ratio("output, colour: berth ÷ tmux", Limit::AtLeast(2.0), speed(&colour, "tmux")),
-            Verdict::ratio("output, colour: CPU ÷ tmux's", Limit::AtMost(0.3), against(&colour.cpu_s, "tmux")),
-            // What is called "no slower" here leaves room for the noise of the machine.
-            Verdict::ratio("output, stopped client ÷ nobody", Limit::AtLeast(0.95), stopped_speed),
+            TargetVerdict::ratio("output, text: berth ÷ bare reader", TargetLimit::AtLeast(0.9), speed(&text, BARE)),
+            TargetVerdict::ratio("output, text: berth ÷ tmux", TargetLimit::AtLeast(2.0), speed(&text, "tmux")),
+            TargetVerdict::ratio("output, text: CPU ÷ tmux's", TargetLimit::AtMost(0.3), against(&text.cpu_s, "tmux")),
+            TargetVerdict::ratio("output, colour: berth ÷ bare reader", TargetLimit::AtLeast(0.9), speed(&colour, BARE)),
+            TargetVerdict::ratio("output, colour: berth ÷ tmux", TargetLimit::AtLeast(2.0), speed(&colour, "tmux")),
+            TargetVerdict::ratio("output, colour: CPU ÷ tmux's", TargetLimit::AtMost(0.3), against(&colour.cpu_s, "tmux")),
+            // "No slower" here leaves room for the noise of the machine.
+            TargetVerdict::ratio("output, stopped client ÷ no client", TargetLimit::AtLeast(0.95), stopped_speed),
         ]
         .into_iter()
         .chain(against(&text.mb_per_s, BERTH_BEFORE).map(|speed| {
-            Verdict::ratio("output, text: berth ÷ before", Limit::AtLeast(0.95), Some(speed))
+            TargetVerdict::ratio("output, text: berth ÷ before", TargetLimit::AtLeast(0.95), Some(speed))
         }))
         .collect(),
         notes: Vec::new(),
@@ -115,8 +117,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     }))
 }
 
-fn round(stage: &mut Stage, case: Case, size_mb: u64, taken: &mut Taken) -> Result<()> {
-    if case != Case::Stopped {
+fn round(
+    stage: &mut MeasurementSetup,
+    case: OutputCase,
+    size_mb: u64,
+    taken: &mut OutputCaseResult,
+) -> Result<()> {
+    if case != OutputCase::Stopped {
         let (took, cpu) = bare(&mut stage.lab, &script(case, size_mb))?;
         taken.mb_per_s.entry(BARE).or_default().push(size_mb as f64 / took.as_secs_f64());
         taken.cpu_s.entry(BARE).or_default().push(cpu);
@@ -141,22 +148,22 @@ fn round(stage: &mut Stage, case: Case, size_mb: u64, taken: &mut Taken) -> Resu
 }
 
 /// `GO` stands for the file that lets it begin.
-fn script(case: Case, size_mb: u64) -> String {
-    let flood = if case == Case::Colour { "flood-colour" } else { "flood" };
+fn script(case: OutputCase, size_mb: u64) -> String {
+    let flood = if case == OutputCase::Colour { "flood-colour" } else { "flood" };
     format!("wait-file:GO {flood}:{size_mb}M REPORT hang")
 }
 
 /// The floor: nothing but a thread that reads.
-fn bare(lab: &mut Lab, script: &str) -> Result<(Duration, f64)> {
+fn bare(lab: &mut BenchEnvironment, script: &str) -> Result<(Duration, f64)> {
     let go = lab.fresh_path();
     let words = lab.agent(&script.replace("GO", &go.display().to_string()));
     let mut agent = lab.command(Path::new(&words[0]));
     agent.args(&words[1..]);
-    let terminal = Terminal::open(&agent, lab.dir())?;
+    let terminal = BenchTerminal::open(&agent, lab.dir())?;
     terminal.go()?;
     lab.report_of(terminal.client(), 1, PATIENCE)?.context("the agent did not run")?;
     let reader = read_away(terminal.screen()?);
-    let me = Process(std::process::id().cast_signed());
+    let me = BenchProcess(std::process::id().cast_signed());
     let before = me.cpu_seconds().context("read our own CPU")?;
     let took = flood(lab, terminal.client(), &go, PATIENCE * 6)?.context("the flood did not end")?;
     let cpu = me.cpu_seconds().context("read our own CPU")? - before;
@@ -173,20 +180,25 @@ fn read_away(mut screen: File) -> std::thread::JoinHandle<()> {
     })
 }
 
-/// The same through a holder; `None` when it stands still.
-fn held(lab: &mut Lab, holder: &dyn Holder, case: Case, script: &str) -> Result<Option<(Duration, f64)>> {
+/// Like [`bare`] through a holder; `None` when the holder stands still.
+fn held(
+    lab: &mut BenchEnvironment,
+    holder: &dyn SessionManager,
+    case: OutputCase,
+    script: &str,
+) -> Result<Option<(Duration, f64)>> {
     let go = lab.fresh_path();
     let session = lab.start(holder, &script.replace("GO", &go.display().to_string()))?.session;
     let mut client = None;
-    if case == Case::Stopped {
-        let mut terminal = Terminal::open(&holder.attach(lab, &session.name), lab.dir())?;
+    if case == OutputCase::Stopped {
+        let mut terminal = BenchTerminal::open(&holder.attach(lab, &session.name), lab.dir())?;
         terminal.go()?;
         terminal.settle(Duration::from_millis(300), PATIENCE)?;
         terminal.client().signal(Signal::STOP);
         client = Some(terminal);
     }
     let before = session.holder.cpu_seconds().context("read the holder's CPU")?;
-    let patience = if case == Case::Stopped { STANDSTILL } else { PATIENCE * 6 };
+    let patience = if case == OutputCase::Stopped { STANDSTILL } else { PATIENCE * 6 };
     let taken = match flood(lab, session.agent, &go, patience)? {
         Some(took) => Some((took, at_rest(session.holder)? - before)),
         None => None,
@@ -197,14 +209,19 @@ fn held(lab: &mut Lab, holder: &dyn Holder, case: Case, script: &str) -> Result<
 }
 
 /// Lets the agent write and waits until it has; `None` when it has not in time.
-fn flood(lab: &mut Lab, agent: Process, go: &Path, patience: Duration) -> Result<Option<Duration>> {
+fn flood(
+    lab: &mut BenchEnvironment,
+    agent: BenchProcess,
+    go: &Path,
+    patience: Duration,
+) -> Result<Option<Duration>> {
     let began_at = Instant::now();
     std::fs::write(go, "").context("begin the flood")?;
     Ok(lab.report_of(agent, 2, patience)?.map(|at| at - began_at))
 }
 
 /// CPU of a holder once it has finished what it was given. Some never rest.
-fn at_rest(holder: Process) -> Result<f64> {
+fn at_rest(holder: BenchProcess) -> Result<f64> {
     let deadline = Instant::now() + REST;
     let mut last = holder.cpu_seconds().context("read the holder's CPU")?;
     loop {

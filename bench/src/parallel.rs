@@ -1,28 +1,27 @@
 //! Many starts at once.
 //!
-//! Promise: a session counts as lost when its command never ran, whatever the start command
-//! said about it.
+//! Promise: a session counts as lost when its command never ran, even if the start command reported success.
 //! Start with [`measure`].
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::lab::{Lab, PATIENCE, Session};
-use crate::peers::{BERTH_BEFORE, BERTH_NAMED, Holder};
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::{Bench, ByHolder, against, median, ratio_cell};
-use crate::stats::{Samples, ratio};
+use crate::lab::{BenchEnvironment, BenchSession, PATIENCE};
+use crate::peers::{BERTH_BEFORE, BERTH_NAMED, SessionManager};
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::{BenchSettings, BySessionManager, against, median, ratio_cell};
+use crate::stats::{MeasuredSamples, ratio};
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench
         .stage("b", &["berth", BERTH_NAMED, BERTH_BEFORE, "tmux", "dtach", "abduco", "screen", "shpool"])?;
     let (rounds, at_once) = bench.pick((7, 200), (2, 50));
-    let mut all_ran = ByHolder::<Samples>::new();
-    let mut lost = ByHolder::<usize>::new();
+    let mut all_ran = BySessionManager::<MeasuredSamples>::new();
+    let mut lost = BySessionManager::<usize>::new();
     for round in 0..rounds {
         stage.each(|lab, holder| {
-            // It takes a minute and loses sessions every time; once is enough to know.
+            // shpool takes a minute and loses sessions every time; once is enough to know.
             if holder.name() == "shpool" && round > 0 {
                 return Ok(());
             }
@@ -32,9 +31,9 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
             Ok(())
         });
     }
-    let mut table = Table::new(&["holder", "all running p50", "slowest round", "lost", "berth ÷ it"]);
+    let mut table = ReportTable::new(&["holder", "all running p50", "slowest round", "lost", "berth ÷ it"]);
     for name in stage.names() {
-        let rounds = all_ran.get(name).map_or(0, Samples::len);
+        let rounds = all_ran.get(name).map_or(0, MeasuredSamples::len);
         table.row([
             name.to_owned(),
             cell(median(&all_ran, name), " ms"),
@@ -44,7 +43,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         ]);
     }
     let lost = lost.get("berth").map(|lost| *lost as f64);
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "b. Starts in parallel",
         method: format!(
             "{at_once} start commands spawned at once, {rounds} rounds (shpool: one), the holders in turn. From the \
@@ -53,21 +52,25 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         ),
         table,
         verdicts: vec![
-            Verdict::ratio(format!("{at_once} at once: berth ÷ tmux"), Limit::AtMost(0.5), against(&all_ran, "tmux")),
-            Verdict::ratio(
+            TargetVerdict::ratio(format!("{at_once} at once: berth ÷ tmux"), TargetLimit::AtMost(0.5), against(&all_ran, "tmux")),
+            TargetVerdict::ratio(
                 format!("{at_once} starts at once with names ÷ without"),
-                Limit::AtMost(1.1),
+                TargetLimit::AtMost(1.1),
                 ratio(median(&all_ran, BERTH_NAMED), median(&all_ran, "berth")),
             ),
-            Verdict::new(format!("{at_once} at once: lost"), Limit::AtMost(0.0), "", lost),
+            TargetVerdict::new(format!("{at_once} at once: lost"), TargetLimit::AtMost(0.0), "", lost),
         ],
         notes: Vec::new(),
         problems: Vec::new(),
     }))
 }
 
-/// How long until all ran that ever did, and how many never did.
-fn start_at_once(lab: &mut Lab, holder: &dyn Holder, count: usize) -> Result<(Duration, usize)> {
+/// Starts all sessions at once. Returns the time until all ran that ever did, and how many never did.
+fn start_at_once(
+    lab: &mut BenchEnvironment,
+    holder: &dyn SessionManager,
+    count: usize,
+) -> Result<(Duration, usize)> {
     let mut launches = Vec::new();
     for _ in 0..count {
         launches.push(lab.launch(holder, "hang")?);
@@ -80,11 +83,11 @@ fn start_at_once(lab: &mut Lab, holder: &dyn Holder, count: usize) -> Result<(Du
     }
     let took = reports.last().map_or(PATIENCE, |report| report.at - began_at);
     for launch in launches {
-        // A start that failed is among the lost; that is what is counted here.
+        // A start that failed counts as lost.
         let _ = lab.finish(holder, launch);
     }
-    // Which name belongs to which agent is unknown, and ending them does not ask for it.
-    let sessions: Result<Vec<Session>> =
+    // Ending the sessions does not need to know which name belongs to which agent.
+    let sessions: Result<Vec<BenchSession>> =
         reports.iter().map(|report| lab.session(String::new(), *report)).collect();
     let sessions = sessions?;
     lab.stop(holder, &sessions)?;

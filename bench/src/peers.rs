@@ -3,7 +3,7 @@
 //! Promise: all run with their defaults, apart from where their sockets are; nothing a holder
 //! does here can reach a session of the user's.
 //! Not here: what is measured.
-//! Start with [`Holder`].
+//! Start with [`SessionManager`].
 
 use std::cell::RefCell;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -14,48 +14,48 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 
-use crate::lab::{Lab, PATIENCE, Session};
+use crate::lab::{BenchEnvironment, BenchSession, PATIENCE};
 
 /// Something that keeps a command running in a terminal without anyone in front of it.
-pub(crate) trait Holder {
+pub(crate) trait SessionManager {
     fn name(&self) -> &'static str;
 
-    /// The command that starts a session nobody is attached to.
-    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command;
+    /// The command that starts a session without a client.
+    fn start(&self, lab: &BenchEnvironment, session: &str, agent: &[String]) -> Command;
 
     /// The command that attaches the terminal it runs in.
-    fn attach(&self, lab: &Lab, session: &str) -> Command;
+    fn attach(&self, lab: &BenchEnvironment, session: &str) -> Command;
 
     /// The command its users type to end a session.
-    fn end(&self, lab: &Lab, session: &Session) -> Command;
+    fn end(&self, lab: &BenchEnvironment, session: &BenchSession) -> Command;
 
-    /// What a session is called, given the name we wished for and what the start command said.
+    /// The name of a session, given the name we wished for and the output of the start command.
     fn session_name(&self, wanted: &str, _said: &str) -> String {
         wanted.to_owned()
     }
 
-    /// Whether one process holds all sessions and so outlives each of them.
+    /// True if one process holds all sessions and so outlives each of them.
     fn is_shared(&self) -> bool {
         false
     }
 
     /// Gets ready for the first session.
-    fn prepare(&self, _lab: &Lab) -> Result<()> {
+    fn prepare(&self, _lab: &BenchEnvironment) -> Result<()> {
         Ok(())
     }
 
     /// Ends sessions, by ending what runs in them; the caller waits for the processes.
-    fn stop(&self, sessions: &[Session]) {
+    fn stop(&self, sessions: &[BenchSession]) {
         sessions.iter().for_each(|session| session.agent.signal(Signal::KILL));
     }
 
     /// The commands its users type to end all of these sessions, to be spawned at once.
-    fn end_all(&self, lab: &Lab, sessions: &[Session]) -> Vec<Command> {
+    fn end_all(&self, lab: &BenchEnvironment, sessions: &[BenchSession]) -> Vec<Command> {
         sessions.iter().map(|session| self.end(lab, session)).collect()
     }
 
-    /// Ends what [`Holder::prepare`] began.
-    fn shut_down(&self, _lab: &Lab) {}
+    /// Ends what [`SessionManager::prepare`] began.
+    fn shut_down(&self, _lab: &BenchEnvironment) {}
 }
 
 /// Every holder there is, installed or not, with the arguments that make it tell its version.
@@ -79,18 +79,18 @@ pub(crate) const BERTH_NAMED: &str = "berth, names given";
 pub(crate) const BERTH_BEFORE: &str = "berth, before";
 
 /// Makes a holder; `program` is where its command is.
-pub(crate) fn holder(name: &str, program: &Path) -> Result<Box<dyn Holder>> {
+pub(crate) fn holder(name: &str, program: &Path) -> Result<Box<dyn SessionManager>> {
     let program = program.to_path_buf();
     Ok(match name {
-        "berth" => Box::new(Berth { program }),
-        BERTH_NAMED => Box::new(BerthNamed(Berth { program })),
-        BERTH_BEFORE => Box::new(BerthBefore(Berth { program })),
+        "berth" => Box::new(CurrentBerth { program }),
+        BERTH_NAMED => Box::new(BerthWithNames(CurrentBerth { program })),
+        BERTH_BEFORE => Box::new(EarlierBerth(CurrentBerth { program })),
         "tmux" => Box::new(Tmux { program, is_warm: true }),
         "tmux, cold" => Box::new(Tmux { program, is_warm: false }),
         "dtach" => Box::new(Dtach { program }),
         "abduco" => Box::new(Abduco { program }),
         "shpool" => Box::new(Shpool { program, daemon: RefCell::new(None) }),
-        "screen" => Box::new(Screen { program }),
+        "screen" => Box::new(GnuScreen { program }),
         "pueue" => Box::new(Pueue { program, daemon: RefCell::new(None) }),
         other => bail!("no holder is called {other}"),
     })
@@ -103,47 +103,47 @@ pub(crate) fn find(command: &str) -> Option<PathBuf> {
 }
 
 /// A keeper for each session.
-pub(crate) struct Berth {
+pub(crate) struct CurrentBerth {
     pub(crate) program: PathBuf,
 }
 
-impl Berth {
-    pub(crate) fn command(&self, lab: &Lab) -> Command {
+impl CurrentBerth {
+    pub(crate) fn command(&self, lab: &BenchEnvironment) -> Command {
         let mut command = lab.command(&self.program);
         command.env("BERTH_HOME", Self::root(lab));
         command
     }
 
     /// Where its sessions are.
-    pub(crate) fn root(lab: &Lab) -> PathBuf {
+    pub(crate) fn root(lab: &BenchEnvironment) -> PathBuf {
         lab.dir().join("berth")
     }
 }
 
-impl Holder for Berth {
+impl SessionManager for CurrentBerth {
     fn name(&self) -> &'static str {
         "berth"
     }
 
-    fn start(&self, lab: &Lab, _session: &str, agent: &[String]) -> Command {
+    fn start(&self, lab: &BenchEnvironment, _session: &str, agent: &[String]) -> Command {
         let mut command = self.command(lab);
         command.args(["run", "-d", "--"]).args(agent);
         command
     }
 
-    fn attach(&self, lab: &Lab, session: &str) -> Command {
+    fn attach(&self, lab: &BenchEnvironment, session: &str) -> Command {
         let mut command = self.command(lab);
         command.args(["attach", session]);
         command
     }
 
-    fn end(&self, lab: &Lab, session: &Session) -> Command {
+    fn end(&self, lab: &BenchEnvironment, session: &BenchSession) -> Command {
         let mut command = self.command(lab);
         command.args(["stop", &session.name]);
         command
     }
 
-    fn end_all(&self, lab: &Lab, _sessions: &[Session]) -> Vec<Command> {
+    fn end_all(&self, lab: &BenchEnvironment, _sessions: &[BenchSession]) -> Vec<Command> {
         let mut command = self.command(lab);
         command.args(["stop", "--all", "--yes"]);
         vec![command]
@@ -155,56 +155,56 @@ impl Holder for Berth {
 }
 
 /// A keeper for each session, and a name that the user chose.
-struct BerthNamed(Berth);
+struct BerthWithNames(CurrentBerth);
 
-impl Holder for BerthNamed {
+impl SessionManager for BerthWithNames {
     fn name(&self) -> &'static str {
         BERTH_NAMED
     }
 
-    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command {
+    fn start(&self, lab: &BenchEnvironment, session: &str, agent: &[String]) -> Command {
         let mut command = self.0.command(lab);
         command.args(["run", "-d", "--name", session, "--"]).args(agent);
         command
     }
 
-    fn attach(&self, lab: &Lab, session: &str) -> Command {
+    fn attach(&self, lab: &BenchEnvironment, session: &str) -> Command {
         self.0.attach(lab, session)
     }
 
-    fn end(&self, lab: &Lab, session: &Session) -> Command {
+    fn end(&self, lab: &BenchEnvironment, session: &BenchSession) -> Command {
         self.0.end(lab, session)
     }
 }
 
 /// An earlier build. Its state directory is its own, because formats change between builds.
-struct BerthBefore(Berth);
+struct EarlierBerth(CurrentBerth);
 
-impl BerthBefore {
-    fn at_home(lab: &Lab, mut command: Command) -> Command {
+impl EarlierBerth {
+    fn at_home(lab: &BenchEnvironment, mut command: Command) -> Command {
         command.env("BERTH_HOME", lab.dir().join("before"));
         command
     }
 }
 
-impl Holder for BerthBefore {
+impl SessionManager for EarlierBerth {
     fn name(&self) -> &'static str {
         BERTH_BEFORE
     }
 
-    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command {
+    fn start(&self, lab: &BenchEnvironment, session: &str, agent: &[String]) -> Command {
         Self::at_home(lab, self.0.start(lab, session, agent))
     }
 
-    fn attach(&self, lab: &Lab, session: &str) -> Command {
+    fn attach(&self, lab: &BenchEnvironment, session: &str) -> Command {
         Self::at_home(lab, self.0.attach(lab, session))
     }
 
-    fn end(&self, lab: &Lab, session: &Session) -> Command {
+    fn end(&self, lab: &BenchEnvironment, session: &BenchSession) -> Command {
         Self::at_home(lab, self.0.end(lab, session))
     }
 
-    fn end_all(&self, lab: &Lab, sessions: &[Session]) -> Vec<Command> {
+    fn end_all(&self, lab: &BenchEnvironment, sessions: &[BenchSession]) -> Vec<Command> {
         self.0.end_all(lab, sessions).into_iter().map(|command| Self::at_home(lab, command)).collect()
     }
 
@@ -220,7 +220,7 @@ struct Tmux {
 }
 
 impl Tmux {
-    fn command(&self, lab: &Lab) -> Command {
+    fn command(&self, lab: &BenchEnvironment) -> Command {
         let mut command = lab.command(&self.program);
         let socket = if self.is_warm { "tmux" } else { "cold" };
         command.arg("-S").arg(lab.dir().join(socket)).args(["-f", "/dev/null"]);
@@ -228,24 +228,24 @@ impl Tmux {
     }
 }
 
-impl Holder for Tmux {
+impl SessionManager for Tmux {
     fn name(&self) -> &'static str {
         if self.is_warm { "tmux" } else { "tmux, cold" }
     }
 
-    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command {
+    fn start(&self, lab: &BenchEnvironment, session: &str, agent: &[String]) -> Command {
         let mut command = self.command(lab);
         command.args(["new-session", "-d", "-s", session]).args(agent);
         command
     }
 
-    fn attach(&self, lab: &Lab, session: &str) -> Command {
+    fn attach(&self, lab: &BenchEnvironment, session: &str) -> Command {
         let mut command = self.command(lab);
         command.args(["attach-session", "-t", &format!("={session}")]);
         command
     }
 
-    fn end(&self, lab: &Lab, session: &Session) -> Command {
+    fn end(&self, lab: &BenchEnvironment, session: &BenchSession) -> Command {
         let mut command = self.command(lab);
         command.args(["kill-session", "-t", &format!("={}", session.name)]);
         command
@@ -256,7 +256,7 @@ impl Holder for Tmux {
         self.is_warm
     }
 
-    fn prepare(&self, lab: &Lab) -> Result<()> {
+    fn prepare(&self, lab: &BenchEnvironment) -> Result<()> {
         if !self.is_warm {
             return Ok(());
         }
@@ -265,7 +265,7 @@ impl Holder for Tmux {
         if status.success() { Ok(()) } else { bail!("cannot start a tmux server ({status})") }
     }
 
-    fn shut_down(&self, lab: &Lab) {
+    fn shut_down(&self, lab: &BenchEnvironment) {
         let _ = self.command(lab).arg("kill-server").status();
     }
 }
@@ -275,24 +275,24 @@ struct Dtach {
     program: PathBuf,
 }
 
-impl Holder for Dtach {
+impl SessionManager for Dtach {
     fn name(&self) -> &'static str {
         "dtach"
     }
 
-    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command {
+    fn start(&self, lab: &BenchEnvironment, session: &str, agent: &[String]) -> Command {
         let mut command = lab.command(&self.program);
         command.arg("-n").arg(lab.dir().join(session)).args(agent);
         command
     }
 
-    fn attach(&self, lab: &Lab, session: &str) -> Command {
+    fn attach(&self, lab: &BenchEnvironment, session: &str) -> Command {
         let mut command = lab.command(&self.program);
         command.arg("-a").arg(lab.dir().join(session));
         command
     }
 
-    fn end(&self, lab: &Lab, session: &Session) -> Command {
+    fn end(&self, lab: &BenchEnvironment, session: &BenchSession) -> Command {
         kill(lab, session)
     }
 }
@@ -303,36 +303,36 @@ struct Abduco {
 }
 
 impl Abduco {
-    fn command(&self, lab: &Lab) -> Command {
+    fn command(&self, lab: &BenchEnvironment) -> Command {
         let mut command = lab.command(&self.program);
         command.env("ABDUCO_SOCKET_DIR", lab.dir());
         command
     }
 }
 
-impl Holder for Abduco {
+impl SessionManager for Abduco {
     fn name(&self) -> &'static str {
         "abduco"
     }
 
-    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command {
+    fn start(&self, lab: &BenchEnvironment, session: &str, agent: &[String]) -> Command {
         let mut command = self.command(lab);
         command.args(["-n", session]).args(agent);
         command
     }
 
-    fn attach(&self, lab: &Lab, session: &str) -> Command {
+    fn attach(&self, lab: &BenchEnvironment, session: &str) -> Command {
         let mut command = self.command(lab);
         command.args(["-a", session]);
         command
     }
 
-    fn end(&self, lab: &Lab, session: &Session) -> Command {
+    fn end(&self, lab: &BenchEnvironment, session: &BenchSession) -> Command {
         kill(lab, session)
     }
 
-    /// The server would wait for somebody to collect the exit status.
-    fn stop(&self, sessions: &[Session]) {
+    /// The server would wait for its parent to collect the exit status.
+    fn stop(&self, sessions: &[BenchSession]) {
         for session in sessions {
             session.agent.signal(Signal::KILL);
             session.holder.signal(Signal::KILL);
@@ -340,8 +340,8 @@ impl Holder for Abduco {
     }
 }
 
-/// What people do to a holder that has no command for ending a session.
-fn kill(lab: &Lab, session: &Session) -> Command {
+/// The usual way to end a session of a holder that has no command for that.
+fn kill(lab: &BenchEnvironment, session: &BenchSession) -> Command {
     let mut command = lab.command(Path::new("kill"));
     command.arg(session.holder.0.to_string());
     command
@@ -354,7 +354,7 @@ struct Shpool {
 }
 
 impl Shpool {
-    fn command(&self, lab: &Lab) -> Command {
+    fn command(&self, lab: &BenchEnvironment) -> Command {
         let mut command = lab.command(&self.program);
         command
             .arg("--socket")
@@ -365,24 +365,24 @@ impl Shpool {
     }
 }
 
-impl Holder for Shpool {
+impl SessionManager for Shpool {
     fn name(&self) -> &'static str {
         "shpool"
     }
 
-    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command {
+    fn start(&self, lab: &BenchEnvironment, session: &str, agent: &[String]) -> Command {
         let mut command = self.command(lab);
         command.args(["attach", "-b", "-c", &agent.join(" "), session]);
         command
     }
 
-    fn attach(&self, lab: &Lab, session: &str) -> Command {
+    fn attach(&self, lab: &BenchEnvironment, session: &str) -> Command {
         let mut command = self.command(lab);
         command.args(["attach", "-f", session]);
         command
     }
 
-    fn end(&self, lab: &Lab, session: &Session) -> Command {
+    fn end(&self, lab: &BenchEnvironment, session: &BenchSession) -> Command {
         let mut command = self.command(lab);
         command.args(["kill", &session.name]);
         command
@@ -392,7 +392,7 @@ impl Holder for Shpool {
         true
     }
 
-    fn prepare(&self, lab: &Lab) -> Result<()> {
+    fn prepare(&self, lab: &BenchEnvironment) -> Result<()> {
         std::fs::write(lab.dir().join("shpool.toml"), "").context("write shpool.toml")?;
         let daemon = self.command(lab).arg("daemon").spawn().context("spawn shpool daemon")?;
         *self.daemon.borrow_mut() = Some(daemon);
@@ -406,7 +406,7 @@ impl Holder for Shpool {
         Ok(())
     }
 
-    fn shut_down(&self, _lab: &Lab) {
+    fn shut_down(&self, _lab: &BenchEnvironment) {
         if let Some(mut daemon) = self.daemon.take() {
             let _ = daemon.kill();
             let _ = daemon.wait();
@@ -415,42 +415,42 @@ impl Holder for Shpool {
 }
 
 /// A screen for each session.
-struct Screen {
+struct GnuScreen {
     program: PathBuf,
 }
 
-impl Screen {
-    fn command(&self, lab: &Lab) -> Command {
+impl GnuScreen {
+    fn command(&self, lab: &BenchEnvironment) -> Command {
         let mut command = lab.command(&self.program);
         command.env("SCREENDIR", lab.dir().join("screens")).args(["-c", "/dev/null"]);
         command
     }
 }
 
-impl Holder for Screen {
+impl SessionManager for GnuScreen {
     fn name(&self) -> &'static str {
         "screen"
     }
 
-    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command {
+    fn start(&self, lab: &BenchEnvironment, session: &str, agent: &[String]) -> Command {
         let mut command = self.command(lab);
         command.args(["-dmS", session]).args(agent);
         command
     }
 
-    fn attach(&self, lab: &Lab, session: &str) -> Command {
+    fn attach(&self, lab: &BenchEnvironment, session: &str) -> Command {
         let mut command = self.command(lab);
         command.args(["-r", session]);
         command
     }
 
-    fn end(&self, lab: &Lab, session: &Session) -> Command {
+    fn end(&self, lab: &BenchEnvironment, session: &BenchSession) -> Command {
         let mut command = self.command(lab);
         command.args(["-S", &session.name, "-X", "quit"]);
         command
     }
 
-    fn prepare(&self, lab: &Lab) -> Result<()> {
+    fn prepare(&self, lab: &BenchEnvironment) -> Result<()> {
         std::fs::DirBuilder::new().mode(0o700).create(lab.dir().join("screens")).context("create SCREENDIR")
     }
 }
@@ -461,24 +461,24 @@ struct Pueue {
     daemon: RefCell<Option<Child>>,
 }
 
-impl Holder for Pueue {
+impl SessionManager for Pueue {
     fn name(&self) -> &'static str {
         "pueue"
     }
 
-    fn start(&self, lab: &Lab, _session: &str, agent: &[String]) -> Command {
+    fn start(&self, lab: &BenchEnvironment, _session: &str, agent: &[String]) -> Command {
         let mut command = lab.command(&self.program);
         command.args(["add", "--print-task-id", "--immediate", "--escape", "--"]).args(agent);
         command
     }
 
-    fn attach(&self, lab: &Lab, session: &str) -> Command {
+    fn attach(&self, lab: &BenchEnvironment, session: &str) -> Command {
         let mut command = lab.command(&self.program);
         command.args(["follow", session]);
         command
     }
 
-    fn end(&self, lab: &Lab, session: &Session) -> Command {
+    fn end(&self, lab: &BenchEnvironment, session: &BenchSession) -> Command {
         let mut command = lab.command(&self.program);
         command.args(["kill", &session.name]);
         command
@@ -492,7 +492,7 @@ impl Holder for Pueue {
         true
     }
 
-    fn prepare(&self, lab: &Lab) -> Result<()> {
+    fn prepare(&self, lab: &BenchEnvironment) -> Result<()> {
         let daemon = self.program.with_file_name("pueued");
         let daemon = lab.command(&daemon).spawn().context("spawn pueued")?;
         *self.daemon.borrow_mut() = Some(daemon);
@@ -506,7 +506,7 @@ impl Holder for Pueue {
         Ok(())
     }
 
-    fn shut_down(&self, lab: &Lab) {
+    fn shut_down(&self, lab: &BenchEnvironment) {
         let _ = lab.command(&self.program).arg("shutdown").status();
         if let Some(mut daemon) = self.daemon.take() {
             let _ = daemon.kill();

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use crate::lab::Session;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::{Samples, ratio};
-use crate::turns::Structured;
+use crate::lab::BenchSession;
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::{MeasuredSamples, ratio};
+use crate::turns::BerthWithAcp;
 
 const KIB_PER_MIB: f64 = 1024.0;
 /// A keeper is idle when nothing has happened for this long; until then it may tidy up.
@@ -22,17 +22,17 @@ const TURNS: usize = 10;
 const QUEUED: usize = 20;
 /// How many sessions the first and the last are.
 const ENDS: usize = 20;
-/// What is sent: about a line.
+/// The prompt that is sent: about a line.
 const PROMPT: &str = "look at the failing test once more, and tell me what it waits for before you change it";
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("o", &["berth"])?;
     let count = bench.pick(200, 2 * ENDS);
     let (mut fresh, mut used) = (None, None);
     let (mut early, mut first, mut last) = (None, None, None);
-    let (mut first_sends, mut last_sends) = (Samples::default(), Samples::default());
+    let (mut first_sends, mut last_sends) = (MeasuredSamples::default(), MeasuredSamples::default());
     stage.each(|lab, _| {
-        let berth = Structured::new(&bench.programs["berth"], lab, None)?;
+        let berth = BerthWithAcp::new(&bench.programs["berth"], lab, None)?;
         let session = lab.start(&berth, "")?.session;
         std::thread::sleep(IDLE_AFTER);
         fresh = Some(pss(std::slice::from_ref(&session))?);
@@ -72,8 +72,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         last = Some(pss(&sessions[count - ENDS..])?);
         lab.stop(&berth, &sessions)
     });
-    let mut table = Table::new(&["keepers", "PSS each", "send p50", "send p99"]);
-    let mut row = |name: String, memory: Option<f64>, sends: Option<&Samples>| {
+    let mut table = ReportTable::new(&["keepers", "PSS each", "send p50", "send p99"]);
+    let mut row = |name: String, memory: Option<f64>, sends: Option<&MeasuredSamples>| {
         let sends = [0.5, 0.99].map(|share| match sends {
             Some(samples) => cell(samples.quantile(share), " ms"),
             None => String::new(),
@@ -85,7 +85,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     row(format!("{ENDS}, when there are no others"), early, Some(&first_sends));
     row(format!("the first {ENDS} of {count}"), first, None);
     row(format!("the last {ENDS} of {count}"), last, Some(&last_sends));
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "o. Memory of sessions that take turns",
         method: format!(
             "PSS (smaps_rollup) of keepers with a fake agent, {IDLE_AFTER:?} after anything happened; agents are not \
@@ -94,15 +94,15 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         ),
         table,
         verdicts: vec![
-            Verdict::new(format!("keeper, idle after {TURNS} turns"), Limit::AtMost(4.0), " MiB", used),
-            Verdict::ratio(
+            TargetVerdict::new(format!("keeper, idle after {TURNS} turns"), TargetLimit::AtMost(4.0), " MiB", used),
+            TargetVerdict::ratio(
                 format!("{count} sessions with queued turns, last {ENDS} ÷ first {ENDS}"),
-                Limit::AtMost(1.1),
+                TargetLimit::AtMost(1.1),
                 ratio(last, first),
             ),
-            Verdict::ratio(
+            TargetVerdict::ratio(
                 format!("each of {count} sessions ÷ each of {ENDS}"),
-                Limit::AtMost(1.1),
+                TargetLimit::AtMost(1.1),
                 ratio(last, early),
             ),
         ],
@@ -112,7 +112,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
 }
 
 /// The mean over the keepers of these sessions, in MiB.
-fn pss(sessions: &[Session]) -> Result<f64> {
+fn pss(sessions: &[BenchSession]) -> Result<f64> {
     let mut total = 0.0;
     for session in sessions {
         let memory = session.holder.memory();

@@ -6,31 +6,31 @@
 
 use anyhow::{Context as _, Result};
 
-use crate::lab::{PATIENCE, Session};
+use crate::lab::{BenchSession, PATIENCE};
 use crate::peers::BERTH_BEFORE;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::{Bench, ByHolder, against, against_before, median, ratio_cell};
-use crate::stats::Samples;
-use crate::terminal::{SIZE, Terminal};
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::{BenchSettings, BySessionManager, against, against_before, median, ratio_cell};
+use crate::stats::MeasuredSamples;
+use crate::terminal::{BenchTerminal, SIZE};
 
 /// 10,000 lines of the fake agent's flood, 66 bytes each, and one to look for.
 const SCRIPT: &str = "flood:660000 say:THE-LAST-LINE hang";
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     // dtach and abduco keep no screen, so there is nothing to come back to.
     let mut stage = bench.stage("e", &["berth", BERTH_BEFORE, "tmux", "screen", "shpool"])?;
     let rounds = bench.pick(60, 8);
     let warm_up = 2;
-    let mut sessions = ByHolder::<Session>::new();
+    let mut sessions = BySessionManager::<BenchSession>::new();
     stage.each(|lab, holder| {
         sessions.insert(holder.name(), lab.start(holder, SCRIPT)?.session);
         Ok(())
     });
-    let mut samples = ByHolder::<Samples>::new();
+    let mut samples = BySessionManager::<MeasuredSamples>::new();
     for round in 0..warm_up + rounds {
         stage.each(|lab, holder| {
             let session = sessions.get(holder.name()).context("no session")?;
-            let mut terminal = Terminal::open(&holder.attach(lab, &session.name), lab.dir())?;
+            let mut terminal = BenchTerminal::open(&holder.attach(lab, &session.name), lab.dir())?;
             let began_at = terminal.go()?;
             let drawn_at = terminal.wait_for(b"THE-LAST-LINE", PATIENCE)?;
             if round >= warm_up {
@@ -40,13 +40,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         });
     }
     stage.each(|lab, holder| lab.stop(holder, &[sessions.remove(holder.name()).context("no session")?]));
-    let mut table = Table::new(&["holder", "p50", "p99", "berth ÷ it"]);
+    let mut table = ReportTable::new(&["holder", "p50", "p99", "berth ÷ it"]);
     for name in stage.names() {
         let quantile = |share| cell(samples.get(name).and_then(|samples| samples.quantile(share)), " ms");
         table.row([name.to_owned(), quantile(0.5), quantile(0.99), ratio_cell(&samples, name)]);
     }
     let berth = median(&samples, "berth").map(|ms| format!("berth's median is {ms:.2} ms."));
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "e. Reattach to a full screen",
         method: format!(
             "{rounds} rounds, the holders in turn, {} × {} cells, 10,000 lines behind the screen (tmux keeps 2,000 of \
@@ -55,7 +55,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
             SIZE.0, SIZE.1
         ),
         table,
-        verdicts: [Verdict::ratio("reattach: berth ÷ tmux", Limit::AtMost(0.6), against(&samples, "tmux"))]
+        verdicts: [TargetVerdict::ratio("reattach: berth ÷ tmux", TargetLimit::AtMost(0.6), against(&samples, "tmux"))]
             .into_iter()
             .chain(against_before("reattach", &samples))
             .collect(),

@@ -1,29 +1,29 @@
-//! What was found, as text: the same on the screen and in `RESULTS.md`.
+//! The findings as text, alike on the screen and in `RESULTS.md`.
 //!
-//! Promise: every target is listed with what was measured and whether it was met, and a
-//! target that could not be measured says so instead of disappearing.
-//! Start with [`Section`] and [`render`].
+//! Promise: every target is listed with its measured value and whether it was met, and a target that could not be
+//! measured says so instead of disappearing.
+//! Start with [`ReportSection`] and [`render`].
 
 use std::fmt::Write as _;
 
-/// One measurement.
-pub(crate) struct Section {
+/// One measurement with its table, its targets and its problems.
+pub(crate) struct ReportSection {
     pub(crate) title: &'static str,
     pub(crate) method: String,
-    pub(crate) table: Table,
-    pub(crate) verdicts: Vec<Verdict>,
+    pub(crate) table: ReportTable,
+    pub(crate) verdicts: Vec<TargetVerdict>,
     pub(crate) notes: Vec<String>,
-    /// What went wrong while measuring.
+    /// Errors while measuring.
     pub(crate) problems: Vec<String>,
 }
 
 /// Rows of cells under a head.
-pub(crate) struct Table {
+pub(crate) struct ReportTable {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl ReportTable {
     pub(crate) fn new(head: &[&str]) -> Self {
         Self { head: head.iter().map(|cell| (*cell).to_owned()).collect(), rows: Vec::new() }
     }
@@ -33,7 +33,7 @@ impl Table {
     }
 }
 
-impl std::fmt::Display for Table {
+impl std::fmt::Display for ReportTable {
     /// Markdown with aligned columns, so that it reads well unrendered too.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let width = |column: usize| {
@@ -62,28 +62,28 @@ impl std::fmt::Display for Table {
 }
 
 /// One target of the issue, and how it went.
-pub(crate) struct Verdict {
+pub(crate) struct TargetVerdict {
     what: String,
-    limit: Limit,
+    limit: TargetLimit,
     unit: &'static str,
     measured: Option<f64>,
 }
 
-/// On which side of the number is good.
+/// The side of the number that is good.
 #[derive(Clone, Copy)]
-pub(crate) enum Limit {
+pub(crate) enum TargetLimit {
     AtMost(f64),
     AtLeast(f64),
 }
 
-impl Verdict {
-    pub(crate) fn ratio(what: impl Into<String>, limit: Limit, measured: Option<f64>) -> Self {
+impl TargetVerdict {
+    pub(crate) fn ratio(what: impl Into<String>, limit: TargetLimit, measured: Option<f64>) -> Self {
         Self::new(what, limit, "×", measured)
     }
 
     pub(crate) fn new(
         what: impl Into<String>,
-        limit: Limit,
+        limit: TargetLimit,
         unit: &'static str,
         measured: Option<f64>,
     ) -> Self {
@@ -92,16 +92,16 @@ impl Verdict {
 
     fn target(&self) -> String {
         match self.limit {
-            Limit::AtMost(limit) => format!("≤ {limit}{}", self.unit),
-            Limit::AtLeast(limit) => format!("≥ {limit}{}", self.unit),
+            TargetLimit::AtMost(limit) => format!("≤ {limit}{}", self.unit),
+            TargetLimit::AtLeast(limit) => format!("≥ {limit}{}", self.unit),
         }
     }
 
     fn outcome(&self) -> String {
         let Some(measured) = self.measured else { return "not measured".to_owned() };
         let (met, limit) = match self.limit {
-            Limit::AtMost(limit) => (measured <= limit, limit),
-            Limit::AtLeast(limit) => (measured >= limit, limit),
+            TargetLimit::AtMost(limit) => (measured <= limit, limit),
+            TargetLimit::AtLeast(limit) => (measured >= limit, limit),
         };
         match (met, limit == 0.0) {
             (true, _) => "met".to_owned(),
@@ -112,7 +112,7 @@ impl Verdict {
 }
 
 /// The whole report.
-pub(crate) fn render(preamble: &str, sections: &[Section]) -> String {
+pub(crate) fn render(preamble: &str, sections: &[ReportSection]) -> String {
     let mut text = format!("# Speed and memory beside the peers\n\n{preamble}\n{}", targets(sections));
     for section in sections {
         let _ = write!(text, "\n{section}");
@@ -121,8 +121,8 @@ pub(crate) fn render(preamble: &str, sections: &[Section]) -> String {
 }
 
 /// Every target, and how it went.
-pub(crate) fn targets(sections: &[Section]) -> String {
-    let mut table = Table::new(&["target", "wanted", "measured", "verdict"]);
+pub(crate) fn targets(sections: &[ReportSection]) -> String {
+    let mut table = ReportTable::new(&["target", "wanted", "measured", "verdict"]);
     for verdict in sections.iter().flat_map(|section| &section.verdicts) {
         let measured = cell(verdict.measured, verdict.unit);
         table.row([verdict.what.clone(), verdict.target(), measured, verdict.outcome()]);
@@ -130,13 +130,13 @@ pub(crate) fn targets(sections: &[Section]) -> String {
     format!("## Targets\n\n{table}")
 }
 
-impl Section {
+impl ReportSection {
     /// Stands for a measurement that could not be made.
     pub(crate) fn failed(letter: char, problem: &anyhow::Error) -> Self {
         Self {
             title: "Failed",
             method: format!("Measurement {letter} was not made."),
-            table: Table::new(&[]),
+            table: ReportTable::new(&[]),
             verdicts: Vec::new(),
             notes: Vec::new(),
             problems: vec![format!("{problem:#}")],
@@ -144,7 +144,7 @@ impl Section {
     }
 }
 
-impl std::fmt::Display for Section {
+impl std::fmt::Display for ReportSection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "## {}\n\n{}\n\n{}", self.title, self.method, self.table)?;
         for note in &self.notes {
@@ -175,27 +175,27 @@ pub(crate) fn cell(value: Option<f64>, unit: &str) -> String {
 mod tests {
     use super::*;
 
-    fn verdict(limit: Limit, measured: Option<f64>) -> String {
-        Verdict::ratio("x", limit, measured).outcome()
+    fn verdict(limit: TargetLimit, measured: Option<f64>) -> String {
+        TargetVerdict::ratio("x", limit, measured).outcome()
     }
 
     #[test]
     fn a_verdict_says_by_how_much_a_target_was_missed() {
-        assert_eq!(verdict(Limit::AtMost(0.6), Some(0.6)), "met");
-        assert_eq!(verdict(Limit::AtMost(0.6), Some(0.9)), "missed by 50 %");
-        assert_eq!(verdict(Limit::AtLeast(2.0), Some(1.0)), "missed by 50 %");
-        assert_eq!(verdict(Limit::AtMost(0.0), Some(3.0)), "missed by 3.00×");
-        assert_eq!(verdict(Limit::AtMost(0.6), None), "not measured");
+        assert_eq!(verdict(TargetLimit::AtMost(0.6), Some(0.6)), "met");
+        assert_eq!(verdict(TargetLimit::AtMost(0.6), Some(0.9)), "missed by 50 %");
+        assert_eq!(verdict(TargetLimit::AtLeast(2.0), Some(1.0)), "missed by 50 %");
+        assert_eq!(verdict(TargetLimit::AtMost(0.0), Some(3.0)), "missed by 3.00×");
+        assert_eq!(verdict(TargetLimit::AtMost(0.6), None), "not measured");
     }
 
     #[test]
     fn a_target_missed_by_a_hair_is_still_missed() {
-        assert_eq!(verdict(Limit::AtMost(1.0), Some(1.0001)), "missed by 1 %");
+        assert_eq!(verdict(TargetLimit::AtMost(1.0), Some(1.0001)), "missed by 1 %");
     }
 
     #[test]
     fn a_table_is_aligned_markdown() {
-        let mut table = Table::new(&["holder", "ms"]);
+        let mut table = ReportTable::new(&["holder", "ms"]);
         table.row(["tmux".to_owned(), "4.70".to_owned()]);
         assert_eq!(table.to_string(), "| holder |   ms |\n| ------ | ---: |\n| tmux   | 4.70 |\n");
     }

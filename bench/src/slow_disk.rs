@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 
-use crate::lab::{Lab, PATIENCE};
-use crate::peers::{self, Berth, Holder};
-use crate::process::Process;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::{Samples, ratio};
-use crate::terminal::Terminal;
-use crate::turns::Client;
+use crate::lab::{BenchEnvironment, PATIENCE};
+use crate::peers::{self, CurrentBerth, SessionManager};
+use crate::process::BenchProcess;
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::{MeasuredSamples, ratio};
+use crate::terminal::BenchTerminal;
+use crate::turns::BenchKeeperClient;
 
 /// A new key each time, so that an echo cannot be mistaken for the one before.
 const KEYS: &[u8] = b"jkxy";
@@ -27,22 +27,22 @@ const SLOW: Duration = Duration::from_millis(200);
 /// Before each key.
 const PAUSE: Duration = Duration::from_millis(5);
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("y", &["berth"])?;
     let keys = bench.pick(1000, 100);
-    let (mut quick, mut slow) = (Samples::default(), Samples::default());
+    let (mut quick, mut slow) = (MeasuredSamples::default(), MeasuredSamples::default());
     let mut notes = [0, 0];
     stage.each(|lab, holder| {
         (quick, notes[0]) = type_keys(lab, holder, Duration::ZERO, keys)?;
         (slow, notes[1]) = type_keys(lab, holder, SLOW, keys)?;
         Ok(())
     });
-    let mut table = Table::new(&["disk", "p50", "p99", "events meanwhile"]);
+    let mut table = ReportTable::new(&["disk", "p50", "p99", "events meanwhile"]);
     for (name, samples, notes) in [("quick", &quick, notes[0]), ("slow", &slow, notes[1])] {
         let [p50, p99] = [0.5, 0.99].map(|share| cell(samples.quantile(share), " µs"));
         table.row([name.to_owned(), p50, p99, notes.to_string()]);
     }
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "y. Key to echo with a slow disk",
         method: format!(
             "{keys} keys, {PAUSE:?} between an echo and the next key, while another client changes the session's note \
@@ -50,9 +50,9 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
              fdatasync take {SLOW:?} longer."
         ),
         table,
-        verdicts: vec![Verdict::ratio(
+        verdicts: vec![TargetVerdict::ratio(
             "key to echo p99: slow disk ÷ quick",
-            Limit::AtMost(2.0),
+            TargetLimit::AtMost(2.0),
             ratio(slow.quantile(0.99), quick.quantile(0.99)),
         )],
         notes: Vec::new(),
@@ -61,15 +61,20 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
 }
 
 /// The microseconds to each echo, and how many events were recorded meanwhile.
-fn type_keys(lab: &mut Lab, holder: &dyn Holder, delay: Duration, keys: usize) -> Result<(Samples, usize)> {
+fn type_keys(
+    lab: &mut BenchEnvironment,
+    holder: &dyn SessionManager,
+    delay: Duration,
+    keys: usize,
+) -> Result<(MeasuredSamples, usize)> {
     let session = lab.start(holder, "echo")?.session;
-    let mut terminal = Terminal::open(&holder.attach(lab, &session.name), lab.dir())?;
+    let mut terminal = BenchTerminal::open(&holder.attach(lab, &session.name), lab.dir())?;
     terminal.go()?;
     terminal.settle(Duration::from_millis(300), PATIENCE)?;
-    let mut client = Client::open(&Berth::root(lab), &session.name)?;
-    let slowed = Slowed::attach(session.holder, delay)?;
+    let mut client = BenchKeeperClient::open(&CurrentBerth::root(lab), &session.name)?;
+    let slowed = SyncSlowdown::attach(session.holder, delay)?;
     let (is_over, notes) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let mut samples = Samples::default();
+    let mut samples = MeasuredSamples::default();
     let typed = std::thread::scope(|scope| {
         let writer = scope.spawn(|| -> Result<()> {
             while !is_over.load(Ordering::Relaxed) {
@@ -100,10 +105,10 @@ fn type_keys(lab: &mut Lab, holder: &dyn Holder, delay: Duration, keys: usize) -
 }
 
 /// A process whose syncs take longer until this is dropped.
-struct Slowed(Child);
+struct SyncSlowdown(Child);
 
-impl Slowed {
-    fn attach(process: Process, delay: Duration) -> Result<Self> {
+impl SyncSlowdown {
+    fn attach(process: BenchProcess, delay: Duration) -> Result<Self> {
         let strace = peers::find("strace").context("strace is not installed")?;
         let mut command = Command::new(strace);
         command.args(["-f", "-q", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]);
@@ -122,15 +127,15 @@ impl Slowed {
     }
 }
 
-impl Drop for Slowed {
+impl Drop for SyncSlowdown {
     fn drop(&mut self) {
         // Told, so that it lets the process go on as it was.
-        Process(self.0.id().cast_signed()).signal(Signal::TERM);
+        BenchProcess(self.0.id().cast_signed()).signal(Signal::TERM);
         let _ = self.0.wait();
     }
 }
 
-fn is_traced(process: Process) -> bool {
+fn is_traced(process: BenchProcess) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.0)).unwrap_or_default();
     status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|pid| pid.trim() != "0"))
 }

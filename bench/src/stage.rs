@@ -1,22 +1,22 @@
-//! What every measurement needs: the holders that are installed, a lab to run them in, and
-//! a way to go round them in turn.
+//! The stage of a measurement: the holders that are installed, a lab to run them in, and a way to go
+//! round them in turn.
 //!
-//! Promise: a holder that fails is reported and left out from then on, while the others go on;
-//! a stage that is dropped, by an error too, leaves no process and no file.
-//! Start with [`Bench::stage`] and [`Stage::each`].
+//! Promise: a holder that fails is reported and left out from then on, while the others go on; a stage that is dropped,
+//! even by an error, leaves no process and no file.
+//! Start with [`BenchSettings::stage`] and [`MeasurementSetup::each`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::lab::Lab;
-use crate::peers::{self, BERTH_BEFORE, Holder};
-use crate::report::{Limit, Section, Verdict, cell};
-use crate::stats::{Samples, ratio};
+use crate::lab::BenchEnvironment;
+use crate::peers::{self, BERTH_BEFORE, SessionManager};
+use crate::report::{ReportSection, TargetLimit, TargetVerdict, cell};
+use crate::stats::{MeasuredSamples, ratio};
 
 /// The settings of one run of the bench.
-pub(crate) struct Bench {
+pub(crate) struct BenchSettings {
     /// Holders that are installed, by name.
     pub(crate) programs: BTreeMap<&'static str, PathBuf>,
     pub(crate) fake_agent: PathBuf,
@@ -27,18 +27,18 @@ pub(crate) struct Bench {
 }
 
 /// A value for each holder.
-pub(crate) type ByHolder<T> = BTreeMap<&'static str, T>;
+pub(crate) type BySessionManager<T> = BTreeMap<&'static str, T>;
 
-impl Bench {
+impl BenchSettings {
     /// The number for a full run or for a quick one.
     pub(crate) fn pick<T>(&self, full: T, quick: T) -> T {
         if self.is_quick { quick } else { full }
     }
 
     /// Sets up the holders of this list that are installed.
-    pub(crate) fn stage(&self, name: &str, holders: &[&str]) -> Result<Stage> {
-        let lab = Lab::new(&self.base, name, &self.fake_agent)?;
-        let mut stage = Stage { holders: Vec::new(), problems: Vec::new(), lab, dice: 1 };
+    pub(crate) fn stage(&self, name: &str, holders: &[&str]) -> Result<MeasurementSetup> {
+        let lab = BenchEnvironment::new(&self.base, name, &self.fake_agent)?;
+        let mut stage = MeasurementSetup { holders: Vec::new(), problems: Vec::new(), lab, dice: 1 };
         for name in holders {
             if let Some(program) = self.programs.get(name) {
                 stage.holders.push(peers::holder(name, program)?);
@@ -49,18 +49,21 @@ impl Bench {
     }
 }
 
-/// See the module.
-pub(crate) struct Stage {
-    pub(crate) holders: Vec<Box<dyn Holder>>,
-    pub(crate) lab: Lab,
+/// The holders of one measurement and the lab they run in.
+pub(crate) struct MeasurementSetup {
+    pub(crate) holders: Vec<Box<dyn SessionManager>>,
+    pub(crate) lab: BenchEnvironment,
     problems: Vec<String>,
     dice: u64,
 }
 
-impl Stage {
+impl MeasurementSetup {
     /// Does something with each holder, in another order every time: what one leaves for the
     /// machine to clear up must not always meet the same next one.
-    pub(crate) fn each(&mut self, mut act: impl FnMut(&mut Lab, &dyn Holder) -> Result<()>) {
+    pub(crate) fn each(
+        &mut self,
+        mut act: impl FnMut(&mut BenchEnvironment, &dyn SessionManager) -> Result<()>,
+    ) {
         let mut failed = Vec::new();
         for index in self.shuffled() {
             let holder = self.holders[index].as_ref();
@@ -89,7 +92,7 @@ impl Stage {
     }
 
     /// Clears up and adds to the section what went wrong, leftovers included.
-    pub(crate) fn close(mut self, mut section: Section) -> Section {
+    pub(crate) fn close(mut self, mut section: ReportSection) -> ReportSection {
         self.shut_down();
         let left = self.lab.close();
         self.problems.extend(left.into_iter().map(|process| format!("left behind and killed: {process}")));
@@ -104,7 +107,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for MeasurementSetup {
     fn drop(&mut self) {
         self.shut_down();
         self.lab.close();
@@ -112,22 +115,25 @@ impl Drop for Stage {
 }
 
 /// The median for one holder.
-pub(crate) fn median(samples: &ByHolder<Samples>, holder: &str) -> Option<f64> {
-    samples.get(holder).and_then(Samples::median)
+pub(crate) fn median(samples: &BySessionManager<MeasuredSamples>, holder: &str) -> Option<f64> {
+    samples.get(holder).and_then(MeasuredSamples::median)
 }
 
 /// How berth's median compares with a peer's.
-pub(crate) fn against(samples: &ByHolder<Samples>, peer: &str) -> Option<f64> {
+pub(crate) fn against(samples: &BySessionManager<MeasuredSamples>, peer: &str) -> Option<f64> {
     ratio(median(samples, "berth"), median(samples, peer))
 }
 
 /// The verdict on berth beside an earlier build of it, if one was measured: no more than 5 % worse.
-pub(crate) fn against_before(what: &str, samples: &ByHolder<Samples>) -> Option<Verdict> {
+pub(crate) fn against_before(
+    what: &str,
+    samples: &BySessionManager<MeasuredSamples>,
+) -> Option<TargetVerdict> {
     let compared = against(samples, BERTH_BEFORE)?;
-    Some(Verdict::ratio(format!("{what}: berth ÷ before"), Limit::AtMost(1.05), Some(compared)))
+    Some(TargetVerdict::ratio(format!("{what}: berth ÷ before"), TargetLimit::AtMost(1.05), Some(compared)))
 }
 
 /// `berth ÷ this holder`, for the last column of a table.
-pub(crate) fn ratio_cell(samples: &ByHolder<Samples>, holder: &str) -> String {
+pub(crate) fn ratio_cell(samples: &BySessionManager<MeasuredSamples>, holder: &str) -> String {
     if holder == "berth" { String::new() } else { cell(against(samples, holder), "×") }
 }

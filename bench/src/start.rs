@@ -7,17 +7,17 @@
 use anyhow::Result;
 
 use crate::peers::BERTH_BEFORE;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::{Bench, ByHolder, against, against_before, median, ratio_cell};
-use crate::stats::Samples;
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::{BenchSettings, BySessionManager, against, against_before, median, ratio_cell};
+use crate::stats::MeasuredSamples;
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench
         .stage("a", &["berth", BERTH_BEFORE, "tmux", "tmux, cold", "dtach", "abduco", "shpool", "screen"])?;
     let rounds = bench.pick(200, 15);
     let warm_up = 3;
-    let mut running = ByHolder::<Samples>::new();
-    let mut returned = ByHolder::<Samples>::new();
+    let mut running = BySessionManager::<MeasuredSamples>::new();
+    let mut returned = BySessionManager::<MeasuredSamples>::new();
     for round in 0..warm_up + rounds {
         stage.each(|lab, holder| {
             let started = lab.start(holder, "hang")?;
@@ -29,7 +29,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
             Ok(())
         });
     }
-    let mut table = Table::new(&["holder", "runs p50", "runs p99", "returned p50", "berth ÷ it"]);
+    let mut table = ReportTable::new(&["holder", "runs p50", "runs p99", "returned p50", "berth ÷ it"]);
     for name in stage.names() {
         table.row([
             name.to_owned(),
@@ -39,7 +39,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
             ratio_cell(&running, name),
         ]);
     }
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "a. Start until the command runs",
         method: format!(
             "{rounds} rounds, the holders in turn. From spawning the start command until the first write of the \
@@ -48,8 +48,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         ),
         table,
         verdicts: [
-            Verdict::ratio("start: berth ÷ tmux", Limit::AtMost(0.6), against(&running, "tmux")),
-            Verdict::ratio("start: berth ÷ dtach", Limit::AtMost(1.3), against(&running, "dtach")),
+            TargetVerdict::ratio("start: berth ÷ tmux", TargetLimit::AtMost(0.6), against(&running, "tmux")),
+            TargetVerdict::ratio("start: berth ÷ dtach", TargetLimit::AtMost(1.3), against(&running, "dtach")),
         ]
         .into_iter()
         .chain(against_before("start", &running))

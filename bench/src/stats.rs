@@ -1,15 +1,15 @@
 //! Samples of one quantity, and the few numbers that describe them.
 //!
 //! Promise: a quantile is a value that was measured, never one between two.
-//! Start with [`Samples`].
+//! Start with [`MeasuredSamples`].
 
 use std::time::Duration;
 
-/// What was measured, in the order it was measured.
+/// Measured values, in the order they were measured.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Samples(Vec<f64>);
+pub(crate) struct MeasuredSamples(Vec<f64>);
 
-impl Samples {
+impl MeasuredSamples {
     pub(crate) fn push(&mut self, value: f64) {
         self.0.push(value);
     }
@@ -50,12 +50,12 @@ mod tests {
 
     #[test]
     fn quantiles_are_values_that_were_measured() {
-        let samples = Samples((1..=100).rev().map(f64::from).collect());
+        let samples = MeasuredSamples((1..=100).rev().map(f64::from).collect());
         assert_eq!(samples.median(), Some(50.0));
         assert_eq!(samples.quantile(0.99), Some(99.0));
         assert_eq!(samples.quantile(1.0), Some(100.0));
-        assert_eq!(Samples(vec![7.0]).quantile(0.01), Some(7.0));
-        assert_eq!(Samples::default().median(), None);
+        assert_eq!(MeasuredSamples(vec![7.0]).quantile(0.01), Some(7.0));
+        assert_eq!(MeasuredSamples::default().median(), None);
     }
 
     #[test]

@@ -9,21 +9,21 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::peers::Berth;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::{Samples, ratio};
+use crate::peers::CurrentBerth;
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::{MeasuredSamples, ratio};
 
 /// Processes in each session.
 const EACH: usize = 5;
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("j", &["berth"])?;
     let count = bench.pick(1000, 20);
     let rounds = bench.pick(15, 3);
-    let (mut sweeps, mut walks, mut processes) = (Samples::default(), Samples::default(), 0);
+    let (mut sweeps, mut walks, mut processes) = (MeasuredSamples::default(), MeasuredSamples::default(), 0);
     stage.each(|lab, holder| {
-        let berth = Berth { program: bench.programs["berth"].clone() };
+        let berth = CurrentBerth { program: bench.programs["berth"].clone() };
         let mut running = Vec::new();
         for _ in 0..count {
             let script = format!("loop:{} [ child [ hang ] ] hang", EACH - 1);
@@ -47,11 +47,11 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         }
         lab.stop(holder, &running)
     });
-    let mut table = Table::new(&["what", "p50", "p99"]);
+    let mut table = ReportTable::new(&["what", "p50", "p99"]);
     table.row(["berth sweep".to_owned(), cell(sweeps.median(), " ms"), cell(sweeps.quantile(0.99), " ms")]);
     table.row(["plain walk".to_owned(), cell(walks.median(), " ms"), cell(walks.quantile(0.99), " ms")]);
     let times = ratio(sweeps.median(), walks.median());
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "j. Sweeping",
         method: format!(
             "{count} sessions of {EACH} processes and a keeper each; {processes} processes on the machine. `berth \
@@ -59,7 +59,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
              process, {rounds} times in turn."
         ),
         table,
-        verdicts: vec![Verdict::ratio("sweep ÷ plain walk of /proc", Limit::AtMost(1.5), times)],
+        verdicts: vec![TargetVerdict::ratio("sweep ÷ plain walk of /proc", TargetLimit::AtMost(1.5), times)],
         notes: Vec::new(),
         problems: Vec::new(),
     }))

@@ -1,9 +1,9 @@
-//! A terminal for a client to run in, with the bench as the person in front of it.
+//! A terminal for a client to run in, with the bench as the user in front of it.
 //!
-//! Promise: the client has the terminal as its controlling one, begins exactly when told,
-//! and is gone when the terminal is dropped.
+//! Promise: the client has the terminal as its controlling one, begins exactly when told, and is gone
+//! when the terminal is dropped.
 //! Not here: what to type (see the measurements).
-//! Start with [`Terminal::open`]; [`enter`] is its other half, inside the new process.
+//! Start with [`BenchTerminal::open`]; [`enter`] is its other half, inside the new process.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -18,21 +18,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::process::Process;
+use crate::process::BenchProcess;
 
 /// Columns and rows of every terminal here.
 pub(crate) const SIZE: (u16, u16) = (120, 40);
 /// The hidden verb of the bench that makes its terminal the controlling one.
 pub(crate) const VERB: &str = "on-terminal";
 
-/// The person's side of a terminal, and the client on the other side.
-pub(crate) struct Terminal {
+/// The user's side of a terminal, and the client on the other side.
+pub(crate) struct BenchTerminal {
     keyboard: File,
     client: Child,
     gate: PathBuf,
 }
 
-impl Terminal {
+impl BenchTerminal {
     /// Prepares a client behind a gate, so that opening a terminal is not part of what is timed.
     pub(crate) fn open(command: &Command, dir: &Path) -> Result<Self> {
         let keyboard =
@@ -67,15 +67,15 @@ impl Terminal {
         Ok(now)
     }
 
-    pub(crate) fn client(&self) -> Process {
-        Process(self.client.id().cast_signed())
+    pub(crate) fn client(&self) -> BenchProcess {
+        BenchProcess(self.client.id().cast_signed())
     }
 
     pub(crate) fn type_key(&mut self, key: u8) -> Result<()> {
         self.keyboard.write_all(&[key]).context("type a key")
     }
 
-    /// A second handle on the person's side, for a reader of its own.
+    /// A second handle on the user's side, for a reader of its own.
     pub(crate) fn screen(&self) -> Result<File> {
         self.keyboard.try_clone().context("share a pty")
     }
@@ -94,7 +94,7 @@ impl Terminal {
         bail!("no `{}` on the terminal within {patience:?}", text.escape_ascii())
     }
 
-    /// Reads whatever comes until nothing came for a while.
+    /// Reads until nothing came for a while.
     pub(crate) fn settle(&mut self, quiet: Duration, patience: Duration) -> Result<()> {
         let deadline = Instant::now() + patience;
         let mut seen = Vec::new();
@@ -116,7 +116,7 @@ impl Terminal {
     }
 }
 
-impl Drop for Terminal {
+impl Drop for BenchTerminal {
     fn drop(&mut self) {
         let _ = self.client.kill();
         let _ = self.client.wait();

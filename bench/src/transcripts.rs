@@ -12,29 +12,29 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::lab::Lab;
-use crate::peers::{self, Berth};
-use crate::process::Process;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::{Samples, ratio};
+use crate::lab::BenchEnvironment;
+use crate::peers::{self, CurrentBerth};
+use crate::process::BenchProcess;
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::{MeasuredSamples, ratio};
 
-/// How often a process that works is looked at: what it has used is known to about this.
+/// How often a working process is sampled: its usage is known to about this.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// The size of one of many.
 const SMALL_BYTES: u64 = 256 << 10;
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("u", &["berth"])?;
     let rounds = bench.pick(5, 1);
     let (large, small) = (bench.pick(1_u64 << 30, 64 << 20), bench.pick(1000, 50));
     let jq = peers::find("jq");
     let kinds = ["one of 1 GB", "many small ones", "one with a line of 200 MB"];
-    let mut ours: Vec<Used> = kinds.iter().map(|_| Used::default()).collect();
-    let mut theirs: Vec<Used> = kinds.iter().map(|_| Used::default()).collect();
+    let mut ours: Vec<ResourceSamples> = kinds.iter().map(|_| ResourceSamples::default()).collect();
+    let mut theirs: Vec<ResourceSamples> = kinds.iter().map(|_| ResourceSamples::default()).collect();
     let mut sizes = vec![0; kinds.len()];
     stage.each(|lab, _| {
-        let berth = Berth { program: bench.programs["berth"].clone() };
+        let berth = CurrentBerth { program: bench.programs["berth"].clone() };
         let sets = [one(lab, large)?, many(lab, small)?, long(lab, bench.pick(200, 20))?];
         for round in 0..=rounds {
             for (number, files) in sets.iter().enumerate() {
@@ -46,7 +46,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
                 if round > 0 {
                     ours[number].push(used);
                 }
-                // It needs a minute for each; once is enough.
+                // jq needs a minute for each file; once is enough.
                 let Some(jq) = jq.as_ref().filter(|_| round == 1) else { continue };
                 let mut command = lab.command(jq);
                 theirs[number].push(run(command.args(["-c", "."]).args(files))?);
@@ -54,12 +54,19 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         }
         Ok(())
     });
-    let mut table =
-        Table::new(&["transcripts", "size", "berth per core", "peak", "jq per core", "peak", "berth ÷ jq"]);
+    let mut table = ReportTable::new(&[
+        "transcripts",
+        "size",
+        "berth per core",
+        "peak",
+        "jq per core",
+        "peak",
+        "berth ÷ jq",
+    ]);
     let mut verdicts = Vec::new();
     for (((kind, ours), theirs), bytes) in kinds.iter().zip(&ours).zip(&theirs).zip(sizes) {
         let mb = bytes as f64 / f64::from(1 << 20);
-        let speed = |used: &Used| ratio(Some(mb), used.seconds.median());
+        let speed = |used: &ResourceSamples| ratio(Some(mb), used.seconds.median());
         let faster = ratio(theirs.seconds.median(), ours.seconds.median());
         table.row([
             (*kind).to_owned(),
@@ -70,13 +77,27 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
             cell(theirs.peak.quantile(1.0), " MB"),
             cell(faster, "×"),
         ]);
-        verdicts.push(Verdict::new(format!("check, {kind}"), Limit::AtLeast(700.0), " MB/s", speed(ours)));
-        verdicts.push(Verdict::ratio(format!("check, {kind}: speed ÷ jq's"), Limit::AtLeast(10.0), faster));
+        verdicts.push(TargetVerdict::new(
+            format!("check, {kind}"),
+            TargetLimit::AtLeast(700.0),
+            " MB/s",
+            speed(ours),
+        ));
+        verdicts.push(TargetVerdict::ratio(
+            format!("check, {kind}: speed ÷ jq's"),
+            TargetLimit::AtLeast(10.0),
+            faster,
+        ));
         let peak = ours.peak.quantile(1.0);
-        verdicts.push(Verdict::new(format!("check, {kind}: memory"), Limit::AtMost(64.0), " MB", peak));
+        verdicts.push(TargetVerdict::new(
+            format!("check, {kind}: memory"),
+            TargetLimit::AtMost(64.0),
+            " MB",
+            peak,
+        ));
     }
     let notes = if jq.is_none() { vec!["jq is not installed".to_owned()] } else { Vec::new() };
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "u. Checking transcripts",
         method: format!(
             "Transcripts as Claude Code writes them. `berth transcript check` {rounds} times and `jq -c .` once, over the \
@@ -89,15 +110,15 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     }))
 }
 
-/// What runs of a program took.
+/// Time and memory that runs of a program took.
 #[derive(Default)]
-struct Used {
-    seconds: Samples,
-    /// In MB.
-    peak: Samples,
+struct ResourceSamples {
+    seconds: MeasuredSamples,
+    /// Peak memory in MB.
+    peak: MeasuredSamples,
 }
 
-impl Used {
+impl ResourceSamples {
     fn push(&mut self, (seconds, peak): (f64, f64)) {
         self.seconds.push(seconds);
         self.peak.push(peak);
@@ -107,9 +128,9 @@ impl Used {
 /// Runs a program to its end: seconds on a processor, and the most memory in MB.
 fn run(command: &mut Command) -> Result<(f64, f64)> {
     let mut child = command.spawn().context("start it")?;
-    let process = Process(child.id().cast_signed());
+    let process = BenchProcess(child.id().cast_signed());
     let (mut seconds, mut peak) = (0.0, 0.0);
-    // What has ended cannot be asked any more; until then both only grow.
+    // A process that has ended cannot be asked any more; until then both numbers only grow.
     let status = loop {
         if let Some(used) = process.cpu_fine() {
             seconds = used.as_secs_f64().max(seconds);
@@ -126,19 +147,19 @@ fn run(command: &mut Command) -> Result<(f64, f64)> {
     Ok((seconds, peak))
 }
 
-fn peak_mb(process: Process) -> Option<f64> {
+fn peak_mb(process: BenchProcess) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.0)).ok()?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(peak.trim().strip_suffix(" kB")?.parse::<f64>().ok()? / 1024.0)
 }
 
-fn one(lab: &Lab, bytes: u64) -> Result<Vec<PathBuf>> {
+fn one(lab: &BenchEnvironment, bytes: u64) -> Result<Vec<PathBuf>> {
     let path = lab.dir().join("one.jsonl");
     write(&path, bytes, 1)?;
     Ok(vec![path])
 }
 
-fn many(lab: &Lab, count: u64) -> Result<Vec<PathBuf>> {
+fn many(lab: &BenchEnvironment, count: u64) -> Result<Vec<PathBuf>> {
     let dir = lab.dir().join("many");
     std::fs::create_dir_all(&dir).context("make a directory")?;
     let paths: Vec<PathBuf> = (0..count).map(|number| dir.join(format!("{number}.jsonl"))).collect();
@@ -149,7 +170,7 @@ fn many(lab: &Lab, count: u64) -> Result<Vec<PathBuf>> {
 }
 
 /// A transcript with one line of so many MB in it.
-fn long(lab: &Lab, mb: u64) -> Result<Vec<PathBuf>> {
+fn long(lab: &BenchEnvironment, mb: u64) -> Result<Vec<PathBuf>> {
     let path = lab.dir().join("long.jsonl");
     write(&path, SMALL_BYTES, 3)?;
     let mut file = BufWriter::new(File::options().append(true).open(&path).context("open a transcript")?);
@@ -164,10 +185,10 @@ fn long(lab: &Lab, mb: u64) -> Result<Vec<PathBuf>> {
 
 const SESSION: &str = "0f0e0d0c-1111-4222-8333-444455556666";
 
-/// Prompts, answers, calls and results, of sizes as they are in life, in one line of parents.
+/// Prompts, answers, calls and results, of realistic sizes, in one line of parents.
 fn write(path: &Path, bytes: u64, seed: u64) -> Result<()> {
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path).context("make a transcript")?);
-    let mut dice = Dice(seed);
+    let mut dice = RandomWords(seed);
     let mut written = 0;
     let mut number = 0_u64;
     let id = |number: u64| {
@@ -224,10 +245,10 @@ fn write(path: &Path, bytes: u64, seed: u64) -> Result<()> {
     file.flush().context("write a transcript")
 }
 
-/// The same words in every run.
-struct Dice(u64);
+/// A random number generator with a fixed seed: every run has equal words.
+struct RandomWords(u64);
 
-impl Dice {
+impl RandomWords {
     fn below(&mut self, limit: u64) -> u64 {
         // Knuth's MMIX generator; its high bits are the good ones.
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,7 +1,7 @@
-//! What berth adds to a turn, over driving the same agent on one's own pipes.
+//! The time that berth adds to a turn, compared with driving an agent on one's own pipes.
 //!
-//! Promise: both sides are given the same prompts, in turn; the agents were started before and are the same
-//! program with the same flags; a turn is over when whoever asked has heard so.
+//! Promise: both sides are given equal prompts, in turn; the agents were started before and are one program with equal
+//! flags; a turn is over when the asking client has heard so.
 //! Start with [`measure_fake`], then [`measure_claude`].
 
 use std::fs::File;
@@ -14,14 +14,14 @@ use anyhow::{Context as _, Result, bail};
 use berth_harness::RealAgents;
 use serde_json::json;
 
-use crate::lab::Lab;
-use crate::peers::Berth;
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::{Samples, ratio};
-use crate::turns::{Client, Direct, Structured};
+use crate::lab::BenchEnvironment;
+use crate::peers::CurrentBerth;
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::{MeasuredSamples, ratio};
+use crate::turns::{BenchKeeperClient, BerthWithAcp, DirectAgent};
 
-/// What is said to the agent; it answers with the same at once.
+/// The prompt; the agent answers with its text at once.
 const PROMPT: &str = "hello";
 /// As `berth` starts Claude Code.
 const CLAUDE_FLAGS: &str = "-p --input-format stream-json --output-format stream-json --verbose \
@@ -35,19 +35,19 @@ const EVENT_BYTES: usize = 200;
 
 /// Turns of both kinds, and what the disk alone takes for one.
 #[derive(Default)]
-struct Times {
-    direct: Samples,
-    through: Samples,
-    disk: Samples,
+struct TurnComparison {
+    direct: MeasuredSamples,
+    through: MeasuredSamples,
+    disk: MeasuredSamples,
 }
 
-impl Times {
+impl TurnComparison {
     fn added(&self) -> Option<f64> {
         Some(self.through.median()? - self.direct.median()?)
     }
 
-    fn table(&self) -> Table {
-        let mut table = Table::new(&["way", "p50", "p90", "p99", "÷ direct (p50)"]);
+    fn table(&self) -> ReportTable {
+        let mut table = ReportTable::new(&["way", "p50", "p90", "p99", "÷ direct (p50)"]);
         let disk = format!("{SYNCS} bare appends + fdatasync");
         let sides = [
             ("the agent on our own pipes", &self.direct),
@@ -70,8 +70,8 @@ fn alternate(
     dir: &Path,
     mut direct: impl FnMut(usize) -> Result<()>,
     mut through: impl FnMut() -> Result<()>,
-) -> Result<Times> {
-    let mut times = Times::default();
+) -> Result<TurnComparison> {
+    let mut times = TurnComparison::default();
     let mut bare = File::create(dir.join("bare")).context("create a bare file")?;
     let orders = [[0, 1, 2], [1, 0, 2], [2, 0, 1], [2, 1, 0], [0, 2, 1], [1, 2, 0]];
     for round in 0..warm_up + rounds {
@@ -104,20 +104,20 @@ fn sync(bare: &mut File) -> std::io::Result<()> {
     Ok(())
 }
 
-fn turn(client: &mut Client) -> Result<()> {
+fn turn(client: &mut BenchKeeperClient) -> Result<()> {
     let turn = client.send(PROMPT)?;
     client.until_done(turn)
 }
 
-pub(crate) fn measure_fake(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure_fake(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("m", &["berth"])?;
     let rounds = bench.pick(1000, 50);
-    let mut times = Times::default();
+    let mut times = TurnComparison::default();
     stage.each(|lab, _| {
-        let berth = Structured::new(&bench.programs["berth"], lab, None)?;
+        let berth = BerthWithAcp::new(&bench.programs["berth"], lab, None)?;
         let session = lab.start(&berth, "")?.session;
         let mut client = berth.client(&session.name)?;
-        let mut agent = Direct::start(lab.command(&bench.fake_agent).arg("acp"))?;
+        let mut agent = DirectAgent::start(lab.command(&bench.fake_agent).arg("acp"))?;
         let conversation = greet(&mut agent, lab.dir())?;
         let direct = |round: usize| {
             // Numbers 0 and 1 were the greeting.
@@ -133,7 +133,7 @@ pub(crate) fn measure_fake(bench: &Bench) -> Result<Section> {
         lab.stop(&berth, &[session])
     });
     let added = times.added();
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "m. What berth adds to a turn, fake agent",
         method: format!(
             "{rounds} turns of each kind, in turn. The fake agent answers at once, over ACP. Directly: from writing \
@@ -142,14 +142,14 @@ pub(crate) fn measure_fake(bench: &Bench) -> Result<Section> {
              so what that takes on a bare file is measured in turn with both."
         ),
         table: times.table(),
-        verdicts: vec![Verdict::new("one turn: berth − direct, p50", Limit::AtMost(5.0), " ms", added)],
+        verdicts: vec![TargetVerdict::new("one turn: berth − direct, p50", TargetLimit::AtMost(5.0), " ms", added)],
         notes: vec![format!("berth adds {} to a turn (difference of the medians).", cell(added, " ms"))],
         problems: Vec::new(),
     }))
 }
 
 /// Opens a conversation over ACP and returns its id.
-fn greet(agent: &mut Direct, cwd: &Path) -> Result<String> {
+fn greet(agent: &mut DirectAgent, cwd: &Path) -> Result<String> {
     let capabilities = json!({"protocolVersion": 1, "clientCapabilities": {}});
     agent.say(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": capabilities}))?;
     agent.until(|line| line["id"] == 0)?;
@@ -159,10 +159,10 @@ fn greet(agent: &mut Direct, cwd: &Path) -> Result<String> {
     Ok(made["result"]["sessionId"].as_str().context("a conversation without an id")?.to_owned())
 }
 
-pub(crate) fn measure_claude(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure_claude(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("n", &["berth"])?;
     let rounds = bench.pick(200, 10);
-    let mut times = Times::default();
+    let mut times = TurnComparison::default();
     let mut version = String::new();
     let is_there = RealAgents::are_installed();
     if is_there {
@@ -183,7 +183,7 @@ pub(crate) fn measure_claude(bench: &Bench) -> Result<Section> {
         notes =
             vec!["The real agents are not installed (`testing/agents/install`): not measured.".to_owned()];
     }
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "n. What berth adds to a turn, Claude Code",
         method: format!(
             "Claude Code ({version}) with a model server on loopback that answers at once; one process on our own \
@@ -191,14 +191,19 @@ pub(crate) fn measure_claude(bench: &Bench) -> Result<Section> {
              the result was read, or the end of the turn, which is on disk, was heard."
         ),
         table: times.table(),
-        verdicts: vec![Verdict::new("Claude Code: added to the direct turn, p50", Limit::AtMost(2.0), " %", added)],
+        verdicts: vec![TargetVerdict::new("Claude Code: added to the direct turn, p50", TargetLimit::AtMost(2.0), " %", added)],
         notes,
         problems: Vec::new(),
     }))
 }
 
-fn claude_turns(lab: &Lab, program: &Path, agents: &RealAgents, rounds: usize) -> Result<Times> {
-    let berth = Berth { program: program.to_path_buf() };
+fn claude_turns(
+    lab: &BenchEnvironment,
+    program: &Path,
+    agents: &RealAgents,
+    rounds: usize,
+) -> Result<TurnComparison> {
+    let berth = CurrentBerth { program: program.to_path_buf() };
     let mut run = berth.command(lab);
     agents.around(&mut run).args(["run", "-d", "--agent", "claude"]);
     let output = run.stdout(Stdio::piped()).stderr(Stdio::piped()).output().context("run berth run")?;
@@ -206,9 +211,9 @@ fn claude_turns(lab: &Lab, program: &Path, agents: &RealAgents, rounds: usize) -
         bail!("Claude Code could not be started: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     let session = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let mut client = Client::open(&Berth::root(lab), &session)?;
+    let mut client = BenchKeeperClient::open(&CurrentBerth::root(lab), &session)?;
     let flags = CLAUDE_FLAGS.split_whitespace().chain([CLAUDE_SESSION]);
-    let mut agent = Direct::start(&agents.command("claude", flags))?;
+    let mut agent = DirectAgent::start(&agents.command("claude", flags))?;
     agent.say(
         &json!({"type": "control_request", "request_id": "init", "request": {"subtype": "initialize"}}),
     )?;
@@ -222,7 +227,7 @@ fn claude_turns(lab: &Lab, program: &Path, agents: &RealAgents, rounds: usize) -
     };
     let times = alternate(rounds, 5, lab.dir(), direct, || turn(&mut client));
     drop(agent);
-    // Also when something failed: the session must not outlive its agents' home.
+    // Stops the session after a failure as well: it must not outlive its agents' home.
     client.stop()?;
     times
 }

@@ -1,7 +1,7 @@
 //! Sessions whose agent takes turns: starting them, and talking to their keepers as the command does.
 //!
 //! Promise: one connection asks one thing at a time; a wait that lasts longer than our patience is an error.
-//! Not here: what is measured. Start with [`Structured`] and [`Client`].
+//! Not here: what is measured. Start with [`BerthWithAcp`] and [`BenchKeeperClient`].
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,56 +10,56 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use berth_api::client::Arrival;
-use berth_api::message::{Answer, Notice, Request};
+use berth_api::client::KeeperMessage;
+use berth_api::message::{KeeperAnswer, KeeperNotice, KeeperRequest};
 use berth_api::record::Event;
-use berth_api::turn::{NewTurn, Receipt};
-use berth_api::{Code, Connection, Problem, TurnState};
+use berth_api::turn::{NewTurn, TurnReceipt};
+use berth_api::{KeeperConnection, Problem, ProblemCode, TurnState};
 use serde_json::{Value, json};
 
-use crate::lab::{Lab, PATIENCE, Session};
-use crate::peers::{Berth, Holder};
+use crate::lab::{BenchEnvironment, BenchSession, PATIENCE};
+use crate::peers::{CurrentBerth, SessionManager};
 use crate::terminal::readable;
 
 /// How long an agent gets to end by itself.
 const GRACE_MS: u64 = 2000;
 
 /// berth with the fake agent, which takes turns over ACP.
-pub(crate) struct Structured {
-    berth: Berth,
+pub(crate) struct BerthWithAcp {
+    berth: CurrentBerth,
     root: PathBuf,
     config: PathBuf,
 }
 
-impl Structured {
+impl BerthWithAcp {
     /// Writes the config file that names the agent; with a `store` it keeps transcripts there.
-    pub(crate) fn new(program: &Path, lab: &Lab, store: Option<&Path>) -> Result<Self> {
+    pub(crate) fn new(program: &Path, lab: &BenchEnvironment, store: Option<&Path>) -> Result<Self> {
         let [agent, report] = &lab.agent("")[..] else { bail!("the agent is two words") };
         let mut words = vec![agent.clone(), "acp".to_owned(), "--do".to_owned(), report.clone()];
         words.extend(store.into_iter().flat_map(|dir| ["--store".to_owned(), dir.display().to_string()]));
         let config = lab.dir().join("config.toml");
-        // JSON's strings are TOML's, too.
+        // JSON's strings are valid in TOML.
         let text = format!("[agents.fake]\ndriver = \"acp\"\ncommand = {}\n", json!(words));
         std::fs::write(&config, text).context("write a config file")?;
-        let berth = Berth { program: program.to_path_buf() };
-        Ok(Self { berth, root: Berth::root(lab), config })
+        let berth = CurrentBerth { program: program.to_path_buf() };
+        Ok(Self { berth, root: CurrentBerth::root(lab), config })
     }
 
     /// A command of berth's that knows the fake agent.
-    pub(crate) fn command(&self, lab: &Lab) -> Command {
+    pub(crate) fn command(&self, lab: &BenchEnvironment) -> Command {
         let mut command = self.berth.command(lab);
         command.env("BERTH_CONFIG", &self.config);
         command
     }
 
-    /// The berth that it is.
-    pub(crate) fn berth(&self) -> &Berth {
+    /// The berth program of these sessions.
+    pub(crate) fn berth(&self) -> &CurrentBerth {
         &self.berth
     }
 
     /// A connection to the keeper of a session.
-    pub(crate) fn client(&self, session: &str) -> Result<Client> {
-        Client::open(&self.root, session)
+    pub(crate) fn client(&self, session: &str) -> Result<BenchKeeperClient> {
+        BenchKeeperClient::open(&self.root, session)
     }
 
     /// The total size of a session's journal.
@@ -73,22 +73,22 @@ impl Structured {
     }
 }
 
-impl Holder for Structured {
+impl SessionManager for BerthWithAcp {
     fn name(&self) -> &'static str {
         "berth"
     }
 
-    fn start(&self, lab: &Lab, _session: &str, _agent: &[String]) -> Command {
+    fn start(&self, lab: &BenchEnvironment, _session: &str, _agent: &[String]) -> Command {
         let mut command = self.command(lab);
         command.args(["run", "-d", "--agent", "fake"]);
         command
     }
 
-    fn attach(&self, lab: &Lab, session: &str) -> Command {
+    fn attach(&self, lab: &BenchEnvironment, session: &str) -> Command {
         self.berth.attach(lab, session)
     }
 
-    fn end(&self, lab: &Lab, session: &Session) -> Command {
+    fn end(&self, lab: &BenchEnvironment, session: &BenchSession) -> Command {
         self.berth.end(lab, session)
     }
 
@@ -97,34 +97,34 @@ impl Holder for Structured {
     }
 
     /// Asked to end: an agent that is only killed is started again for the turns that wait.
-    fn stop(&self, sessions: &[Session]) {
+    fn stop(&self, sessions: &[BenchSession]) {
         for session in sessions {
-            // If this fails, whoever waits for the processes says so.
+            // If this fails, the wait for the processes reports it.
             let _ = self.client(&session.name).and_then(|mut client| client.stop());
         }
     }
 }
 
 /// One connection to a keeper.
-pub(crate) struct Client(Connection);
+pub(crate) struct BenchKeeperClient(KeeperConnection);
 
-impl Client {
+impl BenchKeeperClient {
     /// Connects to the keeper of a session below this state directory.
     pub(crate) fn open(root: &Path, session: &str) -> Result<Self> {
         let dir = root.join("sessions").join(session);
-        let connection = Connection::open(&dir, "bench".to_owned())
+        let connection = KeeperConnection::open(&dir, "bench".to_owned())
             .with_context(|| format!("connect to the keeper of {session}"))?;
-        connection.set_patience(Some(PATIENCE)).context("limit a wait")?;
+        connection.set_timeout(Some(PATIENCE)).context("limit a wait")?;
         Ok(Self(connection))
     }
 
     /// Sends a turn; `None` if too many wait already.
-    pub(crate) fn try_send(&mut self, text: &str) -> Result<Option<Receipt>> {
+    pub(crate) fn try_send(&mut self, text: &str) -> Result<Option<TurnReceipt>> {
         let submit = NewTurn { text: text.to_owned(), ..NewTurn::default() };
-        match self.0.ask(Request::Send { submit }) {
-            Ok(Answer::Receipt { receipt }) => Ok(Some(*receipt)),
+        match self.0.ask(KeeperRequest::Send { submit }) {
+            Ok(KeeperAnswer::Receipt { receipt }) => Ok(Some(*receipt)),
             Ok(other) => bail!("an odd answer to a turn: {other:?}"),
-            Err(Problem { code: Code::Full, .. }) => Ok(None),
+            Err(Problem { code: ProblemCode::Full, .. }) => Ok(None),
             Err(problem) => bail!("a turn was refused: {}", problem.what),
         }
     }
@@ -136,25 +136,25 @@ impl Client {
 
     /// Waits until a turn is done. Fails if it ends in any other way.
     pub(crate) fn until_done(&mut self, turn: u64) -> Result<()> {
-        self.0.send(Request::Follow { turn }).context("follow a turn")?;
+        self.0.send(KeeperRequest::Follow { turn }).context("follow a turn")?;
         let mut is_answered = false;
         let mut ended = None;
         // The answer and the end may come in either order; both are taken from the connection.
         while !is_answered || ended.is_none() {
             match self.0.next().context("follow a turn")? {
-                Some(Arrival::Answer(Answer::Receipt { receipt })) => {
+                Some(KeeperMessage::Answer(KeeperAnswer::Receipt { receipt })) => {
                     is_answered = true;
                     ended = ended.or(Some(receipt.state).filter(|state| state.is_final()));
                 }
-                Some(Arrival::Answer(other)) => bail!("an odd answer to who follows: {other:?}"),
-                Some(Arrival::Notice(Notice::Event { entry, .. })) => {
+                Some(KeeperMessage::Answer(other)) => bail!("an odd answer to who follows: {other:?}"),
+                Some(KeeperMessage::Notice(KeeperNotice::Event { entry, .. })) => {
                     if let Event::TurnEnded { turn: it, end, .. } = entry.event
                         && it == turn
                     {
                         ended = Some(end.state.into());
                     }
                 }
-                Some(Arrival::Notice(_) | Arrival::Output(_) | Arrival::Screen(_)) => {}
+                Some(KeeperMessage::Notice(_) | KeeperMessage::Output(_) | KeeperMessage::Screen(_)) => {}
                 None => bail!("the keeper went away"),
             }
         }
@@ -166,25 +166,25 @@ impl Client {
 
     /// Writes a note about the session, which is an event in its journal.
     pub(crate) fn note(&mut self, text: &str) -> Result<()> {
-        self.order(Request::Note { note: Some(text.to_owned()) })
+        self.order(KeeperRequest::Note { note: Some(text.to_owned()) })
     }
 
     /// Lets no further turn begin.
     pub(crate) fn pause(&mut self) -> Result<()> {
-        self.order(Request::Pause)
+        self.order(KeeperRequest::Pause)
     }
 
     /// Lets the queue go on.
     pub(crate) fn go_on(&mut self) -> Result<()> {
-        self.order(Request::GoOn)
+        self.order(KeeperRequest::GoOn)
     }
 
     /// Ends the session's run.
     pub(crate) fn stop(&mut self) -> Result<()> {
-        self.order(Request::Stop { grace_ms: GRACE_MS })
+        self.order(KeeperRequest::Stop { grace_ms: GRACE_MS })
     }
 
-    fn order(&mut self, request: Request) -> Result<()> {
+    fn order(&mut self, request: KeeperRequest) -> Result<()> {
         match self.0.ask(request) {
             Ok(_) => Ok(()),
             Err(problem) => bail!("a keeper refused: {}", problem.what),
@@ -192,17 +192,17 @@ impl Client {
     }
 }
 
-/// An agent on our own pipes, without anyone between.
-pub(crate) struct Direct {
+/// An agent on our own pipes, without berth between.
+pub(crate) struct DirectAgent {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// The same pipe, to wait for.
+    /// A second handle of the output pipe, to poll.
     readable: File,
     line: Vec<u8>,
 }
 
-impl Direct {
+impl DirectAgent {
     /// Starts it, with no variables but those of the command, in a session of its own as a keeper does: the kernel
     /// may share the processors out between sessions, and then an agent in ours has it easier or harder.
     pub(crate) fn start(program: &Command) -> Result<Self> {
@@ -243,9 +243,9 @@ impl Direct {
     }
 }
 
-impl Drop for Direct {
+impl Drop for DirectAgent {
     fn drop(&mut self) {
-        // Its input's end is its sign to leave; what it still says must not hold it up.
+        // The end of its input is the agent's sign to leave; unread output must not hold it up.
         self.input = None;
         let until = Instant::now() + PATIENCE;
         let mut rest = Vec::new();

@@ -1,7 +1,7 @@
-//! A terminal in a browser: from a key to its echo, and a flood that nobody reads.
+//! A terminal in a browser: from a key to its echo, and a flood that the browser does not read.
 //!
-//! Promise: the session is the same kind for both; the local client is `berth attach` in a terminal of the bench's, the
-//! other one a WebSocket. The flood is timed until the program's last write has returned.
+//! Promise: both clients have a session of one kind; the local client is `berth attach` in a terminal of the bench's,
+//! the other one a WebSocket. The flood is timed until the program's last write has returned.
 //! Start with [`measure`].
 
 use std::time::{Duration, Instant};
@@ -9,33 +9,33 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use berth_harness::tungstenite::{Message, WebSocket};
 
-use crate::gateway::Gateway;
-use crate::lab::{Lab, PATIENCE};
-use crate::peers::{Berth, Holder};
-use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
-use crate::stats::{Samples, ratio};
-use crate::terminal::Terminal;
+use crate::gateway::BenchGateway;
+use crate::lab::{BenchEnvironment, PATIENCE};
+use crate::peers::{CurrentBerth, SessionManager};
+use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
+use crate::stage::BenchSettings;
+use crate::stats::{MeasuredSamples, ratio};
+use crate::terminal::BenchTerminal;
 
 /// A new key each time; see `echo`.
 const KEYS: &[u8] = b"jkxy";
 /// Keys typed one after the other before the other's turn.
 const BURST: usize = 20;
 
-pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("t", &["berth"])?;
     let keys = bench.pick(1000, 100);
     let size_mb: u64 = bench.pick(50, 10);
     let rounds = bench.pick(12, 1);
     let program = bench.programs.get("berth").cloned();
-    let (mut local, mut socket) = (Samples::default(), Samples::default());
-    let (mut alone, mut slow) = (Samples::default(), Samples::default());
+    let (mut local, mut socket) = (MeasuredSamples::default(), MeasuredSamples::default());
+    let (mut alone, mut slow) = (MeasuredSamples::default(), MeasuredSamples::default());
     let mut memory = None;
     stage.each(|lab, holder| {
-        let berth = Berth { program: program.clone().context("berth is not installed")? };
-        let gateway = Gateway::start(lab, &berth)?;
+        let berth = CurrentBerth { program: program.clone().context("berth is not installed")? };
+        let gateway = BenchGateway::start(lab, &berth)?;
         let (near, far) = (lab.start(holder, "echo")?.session, lab.start(holder, "echo")?.session);
-        let mut terminal = Terminal::open(&holder.attach(lab, &near.name), lab.dir())?;
+        let mut terminal = BenchTerminal::open(&holder.attach(lab, &near.name), lab.dir())?;
         terminal.go()?;
         terminal.settle(Duration::from_millis(300), PATIENCE)?;
         let mut browser = gateway.terminal(&far.name, "writer")?;
@@ -59,7 +59,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         drop((terminal, browser));
         lab.stop(holder, &[near, far])?;
         for round in 0..rounds {
-            // In changing order: what one leaves to the disk the next one pays for.
+            // In changing order: writes that one leaves to the disk slow down the next one.
             for is_watched in [round % 2 == 0, round % 2 == 1] {
                 let took = flood(lab, holder, size_mb, is_watched.then_some(&gateway))?;
                 let samples = if is_watched { &mut slow } else { &mut alone };
@@ -69,34 +69,34 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         memory = gateway.process().memory().map(|memory| memory.pss / 1024.0);
         Ok(())
     });
-    let mut table = Table::new(&["what", "local", "WebSocket", "WebSocket ÷ local"]);
+    let mut table = ReportTable::new(&["what", "local", "WebSocket", "WebSocket ÷ local"]);
     for (name, share) in [("key to echo p50", 0.5), ("key to echo p99", 0.99)] {
         let (near, far) = (local.quantile(share), socket.quantile(share));
         table.row([name.to_owned(), cell(near, " µs"), cell(far, " µs"), cell(ratio(far, near), "×")]);
     }
     table.row([
         format!("{size_mb} MB of output, MB/s"),
-        cell(alone.median(), " (nobody)"),
+        cell(alone.median(), " (no client)"),
         cell(slow.median(), " (reads nothing)"),
         cell(ratio(slow.median(), alone.median()), "×"),
     ]);
-    Ok(stage.close(Section {
+    Ok(stage.close(ReportSection {
         title: "t. A terminal over WebSocket",
         method: format!(
             "{keys} keys each, in turn: into `berth attach` in a terminal of the bench's, and into a WebSocket of the \
-             gateway over TCP on loopback; the programs echo in raw mode. Then {size_mb} MB of text with nobody \
-             attached, and with a WebSocket that reads nothing, {rounds} times in changing order."
+             gateway over TCP on loopback; the programs echo in raw mode. Then {size_mb} MB of text without a \
+             client, and with a WebSocket that reads nothing, {rounds} times in changing order."
         ),
         table,
         verdicts: vec![
-            Verdict::ratio(
+            TargetVerdict::ratio(
                 "key to echo p50: WebSocket ÷ local attach",
-                Limit::AtMost(2.0),
+                TargetLimit::AtMost(2.0),
                 ratio(socket.median(), local.median()),
             ),
-            Verdict::ratio(
-                "output with a browser that reads nothing ÷ nobody",
-                Limit::AtLeast(0.95),
+            TargetVerdict::ratio(
+                "output, browser that reads nothing ÷ no client",
+                TargetLimit::AtLeast(0.95),
                 ratio(slow.median(), alone.median()),
             ),
         ],
@@ -117,7 +117,12 @@ fn heard(browser: &mut WebSocket<std::net::TcpStream>, key: u8) -> Result<()> {
 }
 
 /// How long the program takes to write so much.
-fn flood(lab: &mut Lab, holder: &dyn Holder, size_mb: u64, gateway: Option<&Gateway>) -> Result<Duration> {
+fn flood(
+    lab: &mut BenchEnvironment,
+    holder: &dyn SessionManager,
+    size_mb: u64,
+    gateway: Option<&BenchGateway>,
+) -> Result<Duration> {
     let go = lab.fresh_path();
     let script = format!("wait-file:{} flood:{size_mb}M REPORT hang", go.display());
     let session = lab.start(holder, &script)?.session;

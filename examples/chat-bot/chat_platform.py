@@ -62,7 +62,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
 
     def handle_error(self, *_):
-        """A client that left before its answer is no news."""
+        """A client that left before its answer needs no report."""
 
 
 Server(path, Platform).serve_forever()

@@ -27,7 +27,7 @@ while True:
         save()
         chat, text = message["chat"], message["text"]
         if text == "/archive":
-            # SIGTERM, no look at what came of it, and the record is gone.
+            # Sends SIGTERM, does not check the outcome, and drops the record.
             os.kill(state["running"].pop(chat), signal.SIGTERM)
             answer = "archived"
         elif text == "/restore":

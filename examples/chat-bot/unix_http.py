@@ -17,7 +17,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 def call(path, method, route, body=None, key=None):
-    """Status and body of the answer. Asks until there is one: with a key or a nonce, asking again is no risk."""
+    """Status and body of the answer. Asks until there is one: with a key or a nonce, asking again is safe."""
     headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
     while True:
         connection = UnixConnection(path)

@@ -13,7 +13,7 @@ from berth_client import AuthenticatedClient
 from berth_client.api.sessions import archive_session, create_session, get_session, list_sessions, stop_session
 from berth_client.api.sessions import transcript
 from berth_client.api.turns import send_turn
-from berth_client.models import ArchiveSession, NewSession, NewTurn, StopSession
+from berth_client.models import ArchiveSession, CreateSession, NewTurn, StopSession
 from fastapi import FastAPI, Header, Response
 from pydantic import BaseModel
 
@@ -37,7 +37,7 @@ def passed_on(answer):
 
 @app.post("/chats/{chat}/messages")
 async def post_message(chat: str, message: Message, idempotency_key: Annotated[str | None, Header()] = None):
-    new = NewSession(name=chat, agent=AGENT)
+    new = CreateSession(name=chat, agent=AGENT)
     made = await create_session.asyncio_detailed(client=berth, body=new, idempotency_key=f"chat-{chat}")
     if made.status_code >= 300:
         return passed_on(made)

@@ -1,4 +1,4 @@
-// What the agent asks is shown in full, in the list, in the session and to screen readers, and answered once.
+// A question of the agent is shown in full, in the list, in the session and to screen readers, and answered once.
 export default async function (t) {
   const { page } = await t.person(t.PHONE);
   const command = `cd ${t.dir} && printf '%s' "${"long ".repeat(60)}end"`;

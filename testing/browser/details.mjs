@@ -1,4 +1,5 @@
-// What a session did and what is behind it: tool calls folded, changes as lines, the context window, processes, ports, memory, helpers, who is attached.
+// The work of a session and its background: tool calls folded, changes as lines, the context window, processes, ports,
+// memory, helpers, attached clients.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 export default async function (t) {
@@ -52,7 +53,7 @@ export default async function (t) {
   const details = page.locator(".details");
   const row = (name) => details.locator("dt", { hasText: name }).locator("xpath=following-sibling::dd[1]");
   const tile = (name) => details.locator(".tile", { hasText: name }).locator("b");
-  // Its keeper is one of three.
+  // The session's keeper is one of three processes.
   await t.until("its processes are counted", async () => (await tile("processes").innerText()) === "3" && (await details.locator(".procs tbody tr").count()) === 3);
   t.check(/[1-9][\d.]* [kM]B/.test(await tile("memory").innerText()), `memory: ${await tile("memory").innerText()}`);
   const output = await t.berth("output", "serves");
@@ -63,7 +64,7 @@ export default async function (t) {
   await page.click("#take-over");
   await page.locator(".bar.writing").waitFor();
   await t.until("this browser is attached", async () => /^attached: this browser since /.test(await row("Terminal").innerText()));
-  // Who is attached: their names where they are told, else how many.
+  // Attached clients: their names where the gateway tells them, else their number.
   let told = {};
   await page.route(/\/v1\/sessions\/[^/]+$/, async (route) => {
     const answer = await route.fetch();

@@ -16,7 +16,7 @@ export default async function (t) {
   await page.locator(".dialog button:has-text('Start')").dblclick({ delay: 0, noWaitAfter: true });
   await page.locator(".talk").getByText("ECHO: a needle in the hay").waitFor();
   t.check((await t.turns("made-here")).length === 1, "started twice");
-  // The session is made, its first turn is refused: whoever presses again means that session, and no second one.
+  // The session is made, its first turn is refused: a user who presses again means that session, and not a second one.
   let refusals = 1;
   await page.route("**/v1/sessions", async (route) => {
     if (route.request().method() !== "POST" || refusals-- <= 0) return route.fallback();

@@ -1,5 +1,5 @@
-// Conversations that were not started here: seen, read, imported, and adopted from whoever has them open. The one that is
-// adopted runs in its own terminal, and takes turns from the page.
+// Conversations that were not started here: seen, read, imported, and adopted from processes that have them open. The
+// one that is adopted runs in its own terminal, and takes turns from the page.
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { spawn } from "node:child_process";
 import path from "node:path";
@@ -21,7 +21,7 @@ export default async function (t) {
   };
   had(id("a"), "mend the login page");
   had(id("b"), "write a poem");
-  // Somebody who has one open, by Claude Code's own list of its processes.
+  // A process that has a conversation open, by Claude Code's own list of its processes.
   const others = [];
   const opens = (conversation) => {
     const one = spawn("sleep", ["1000"]);
@@ -38,14 +38,14 @@ export default async function (t) {
     await page.locator("#foreign", { hasText: "1 open" }).click();
     const one = (words) => page.locator(".conv", { hasText: words });
     await one("write a poem").getByText(`Open in pid ${other.pid}`).waitFor();
-    t.check((await page.locator(".conv").first().getAttribute("data-conversation")) === id("b"), "what is open is not first");
-    t.check((await one("write a poem").getByText("Import").count()) === 0, "what somebody has open is offered to be imported");
+    t.check((await page.locator(".conv").first().getAttribute("data-conversation")) === id("b"), "the open conversation is not first");
+    t.check((await one("write a poem").getByText("Import").count()) === 0, "an open conversation is offered to be imported");
     await one("mend the login page").locator(".fold").click();
     await one("mend the login page").locator(".md strong", { hasText: "mend the login page" }).waitFor();
-    await t.fits(page, "what was not started here");
-    await t.accessible(page, "what was not started here");
+    await t.fits(page, "conversations not started here");
+    await t.accessible(page, "conversations not started here");
     await t.shot(page, "foreign-phone");
-    // All of them: how many that is, of which host, and not what somebody has open.
+    // All of them: the number, the host, and without conversations that are open.
     await page.locator("header button", { hasText: "Import all" }).click();
     await page.locator(".dialog", { hasText: "Import 1 conversation?" }).getByText("All past conversations of this host").waitFor();
     await page.locator(".dialog button", { hasText: "Cancel" }).click();
@@ -55,7 +55,7 @@ export default async function (t) {
     await page.locator("main .pill", { hasText: "Ended" }).waitFor();
     await page.locator(".turn .md", { hasText: "the answer to mend the login page" }).waitFor();
 
-    // A guest may look, and is offered nothing that is refused.
+    // A guest may look, and is offered no action that would be refused.
     const guest = await t.person(t.DESK, await t.berth("token", "new", "--scope", "read", "--name", "guest"));
     await guest.page.goto(`${t.url}/#/foreign`);
     await guest.page.locator(".conv", { hasText: "write a poem" }).waitFor();
@@ -63,24 +63,24 @@ export default async function (t) {
     await t.shot(guest.page, "foreign-desktop");
 
     await page.goto(`${t.url}/#/foreign`);
-    t.check((await one("mend the login page").count()) === 0, "what is a session is still listed");
+    t.check((await one("mend the login page").count()) === 0, "a conversation that is a session now is still listed");
     await one("write a poem").locator("button", { hasText: "Adopt" }).click();
     await page.locator("#who-has-it", { hasText: `pid ${other.pid}` }).waitFor();
     await page.locator(".choice", { hasText: "Own interface" }).click();
     await t.fits(page, "adopting");
     await t.accessible(page, "adopting");
     await t.shot(page, "adopt-phone");
-    // Somebody comes after the other one was named: they are named, too, before anybody is ended.
+    // A second process comes after the first was named: it is named as well, before any process is ended.
     const second = opens(id("b"));
     await page.locator(".dialog button", { hasText: "End it there and adopt" }).click();
     await page.locator("#who-has-it", { hasText: `pid ${second.pid}` }).waitFor();
-    t.check(others.every((one) => one.exitCode === null && one.signalCode === null), "somebody was ended who was not named");
+    t.check(others.every((one) => one.exitCode === null && one.signalCode === null), "a process was ended that was not named");
     await page.locator(".dialog button", { hasText: "End it there and adopt" }).click();
     await Promise.all([other.ended, second.ended]);
     await page.locator("h1", { hasText: "write-a-poem" }).waitFor();
     await page.locator("main .pill", { hasText: "Idle" }).waitFor();
 
-    // In its own terminal, and told what to do from the box below.
+    // The session runs in its own terminal, and gets turns from the box below.
     await page.locator(".xterm-rows").waitFor();
     await page.fill("#message", "another verse");
     await page.click("[aria-label='send']");
@@ -97,7 +97,7 @@ export default async function (t) {
     await page.click("#tab-chat");
     await page.locator(".turn[aria-label='turn 1, done']", { hasText: "ECHO: another verse" }).waitFor();
     t.check((await t.turns("write-a-poem")).length === 1, "sent twice");
-    // When it ends while one types, there are no keys any more, and messages again.
+    // If the session ends while the user types, there are no keys any more, and messages again.
     await page.click("#tab-term");
     await page.click("#take-over");
     await page.locator("#line").waitFor();

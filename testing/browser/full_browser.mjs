@@ -1,4 +1,4 @@
-// A browser whose store is full: what is written is sent all the same, or stays in the box; nothing goes without a word.
+// A browser whose store is full: a message is sent all the same, or stays in the box; nothing goes without a word.
 const turns = "**/turns";
 /** Empties the store, but for the login. */
 const clear = () => { for (const name of Object.keys(localStorage)) if (name !== "berth.login") localStorage.removeItem(name); };
@@ -19,7 +19,7 @@ export default async function (t) {
   await page.press("#message", "Enter");
   await page.locator(".outgoing", { hasText: "not stored" }).getByText("keep this page open").waitFor();
   t.check((await page.locator(".outgoing").count()) === 2, "one of the two is gone");
-  // It is nowhere else: who leaves is asked first.
+  // The message is stored nowhere else: a user who leaves the page is asked first.
   const asked = page.waitForEvent("dialog");
   const leaves = page.close({ runBeforeUnload: true });
   await (await asked).dismiss();
@@ -31,7 +31,7 @@ export default async function (t) {
   const said = (await t.turns("talk")).map((turn) => turn.prompt).sort();
   t.check(JSON.stringify(said) === '["not stored","stored"]', `said: ${JSON.stringify(said)}`);
 
-  // One that is refused while its writer looks at something else is in the box when they come back.
+  // A message that is refused while its writer looks at something else is in the box when they come back.
   await page.evaluate(clear);
   let refuse;
   const away = new Promise((resolve) => { refuse = resolve; });

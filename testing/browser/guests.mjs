@@ -1,4 +1,4 @@
-// Who may only look, or only talk, is offered nothing else; a login that ends says so.
+// A guest who may only look, or only talk, is offered nothing else; a login that ends says so.
 const items = async (page) => { await page.click("#session-menu"); await page.locator("[role=menuitem]:focus").waitFor(); const all = await page.locator("[role=menuitem]").allInnerTexts(); await page.keyboard.press("Escape"); return all; };
 export default async function (t) {
   await t.berth("send", "asks", "ask:Edit:src/login.rs");
@@ -14,7 +14,7 @@ export default async function (t) {
   await talker.goto(`${t.url}/#/s/asks`);
   await talker.locator("#message").waitFor();
   await talker.locator("[data-ask]", { hasText: "cannot answer" }).waitFor();
-  t.check((await talker.locator("[data-ask] button").count()) === 0, "who may send is offered to answer");
+  t.check((await talker.locator("[data-ask] button").count()) === 0, "a guest who may only send is offered to answer");
   t.check(!/Stop|Archive|Rename|Delete/.test(await items(talker)), `who may send is offered ${await items(talker)}`);
   await t.berth("token", "revoke", "read");
   await reader.getByText("You were signed out").waitFor();

@@ -1,4 +1,4 @@
-// The agent's own record goes, and a copy of it is put back from the details.
+// The agent's transcript goes, and a copy of it is put back from the details.
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 
@@ -28,11 +28,11 @@ export default async function (t) {
   const kept = readFileSync(record, "utf8");
   rmSync(record);
   await t.berth("stop", "keeps");
-  await history.getByText("the record is gone").waitFor();
+  await history.getByText("the transcript is gone").waitFor();
   await t.accessible(page, "a record that is gone");
   await history.locator("li", { hasText: "Turn 2" }).locator("button").click();
   await page.locator(".dialog button", { hasText: "Restore" }).click();
-  await page.locator(".toast.good", { hasText: "The record is restored" }).waitFor();
+  await page.locator(".toast.good", { hasText: "The transcript is restored" }).waitFor();
   t.check(readFileSync(record, "utf8") === kept, "something else was put back");
   await history.getByText("2 copies").waitFor();
   await page.locator("main button", { hasText: "Resume" }).click();

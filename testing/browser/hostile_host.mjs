@@ -1,5 +1,5 @@
-// Another host that lies: what it says of a session that is here is not believed, nothing it says is answered here, and what it
-// calls its own leads nowhere else.
+// Another host that lies: its claims about a session that is here are not believed, its questions are not answered
+// here, and its own sessions lead nowhere else.
 export default async function (t) {
   const { context, page } = await t.person();
   await t.berth("send", "talk", "ask:Bash:rm -rf /");
@@ -7,12 +7,12 @@ export default async function (t) {
   const { sessions } = await t.api(context, "/v1/sessions");
   const real = sessions.find((one) => one.name === "talk");
   const far = { ...real, id: "farfarfarfar", name: "far", seq: 1 };
-  // Not quite what a session looks like, with a number that is later than any, and a question without a name.
+  // Almost a session, with a number that is later than any, and a question without a name.
   const { command, ...rest } = real;
   const forged = { ...rest, seq: 1e15, turns: { ...real.turns, asks: [{ tool: "Bash", detail: "echo harmless" }] } };
   const shapes = [forged, { status: forged }, { session: { id: "x" }, status: forged }, { ...forged, id: [real.id] }, { status: { ...forged, id: [real.id] } }];
   const events = shapes.map((shape) => `event: status\ndata: ${JSON.stringify(shape)}\n\n`).join("");
-  // What is in an address, and what is in a command to copy.
+  // Text in an address, and text in a command to copy.
   const up = "%2e%2e/".repeat(5);
   const odd = { ...far, id: "0dd0dd0dd0dd", name: "odd; reboot", state: "working", conversation_kind: "../../../foreign/claude", conversation_id: "x", turns: { total: 0, queued: [], asks: [], current: `x.${up}sessions/talk/stop?` } };
   const answers = [], astray = [];
@@ -29,7 +29,7 @@ export default async function (t) {
   await page.reload();
   const there = page.locator(".srow", { has: page.locator(".tag.host", { hasText: "box" }) });
   await there.filter({ hasNotText: "odd" }).click();
-  await t.until("what it says was heard", () => streams > 1);
+  await t.until("its events were heard", () => streams > 1);
   const asked = page.locator("section.ask");
   await asked.getByText("echo harmless").waitFor();
   t.check((await page.locator(".srow", { hasNot: page.locator(".tag.host") }).count()) === 3, "a session that is here was made, or lost");
@@ -37,7 +37,7 @@ export default async function (t) {
   await asked.locator("button.yes").click();
   await page.goto(`${t.url}/#/s/talk`);
   await asked.getByText("rm -rf /").waitFor();
-  t.check((await asked.getByText("echo harmless").count()) === 0, "what another host says is shown as what is asked here");
+  t.check((await asked.getByText("echo harmless").count()) === 0, "a question of another host is shown as one of this host");
   t.check(answers.length === 0, `answered: ${answers}`);
   await t.answer(asked, "button.no");
   await page.locator(".talk").getByText(/Bash: reject/).waitFor();

@@ -31,7 +31,7 @@ export default async function (t) {
   for (const [name, text] of Object.entries(HEAVY)) {
     await t.berth("send", "talk", `say:${text}`, "--wait");
     turn += 1;
-    // What comes after it is parsed, and the page takes a message.
+    // Text behind it is parsed, and the page takes a message.
     await page.fill("#message", `say:**after ${name}**`);
     await page.press("#message", "Enter");
     turn += 1;

@@ -1,5 +1,6 @@
-// Sessions of another host, as the gateway tells them. Here the other host is the gateway itself, under another address:
-// what the page asks there is what it asks here. That the gateway passes it on is tested with real hosts.
+// Sessions of another host, as the gateway tells them. Here the other host is the gateway itself, under another
+// address: the page asks it there for the things it asks for here. That the gateway passes requests on
+// is tested with real hosts.
 export default async function (t) {
   const { context, page } = await t.person();
   const asked = [];
@@ -22,7 +23,7 @@ export default async function (t) {
   for (const what of ["POST", "GET"].flatMap((method) => asked.filter((one) => one.startsWith(method)).slice(0, 1))) t.check(what.includes("/v1/hosts/box/sessions/"), what);
   t.check(asked.some((one) => /^POST .*\/turns$/.test(one)) && asked.some((one) => one.endsWith("/transcript")) && asked.some((one) => one.endsWith("/events")), `asked there: ${asked}`);
   t.check((await page.locator(".srow", { hasText: "talk" }).count()) === 2, "the same name here and there are two sessions");
-  away = "nobody answers";
+  away = "no answer";
   await page.reload();
   await page.locator(".srow.away", { hasText: "as of 3 min ago" }).waitFor();
   await page.locator("nav .strip", { hasText: "box cannot be reached" }).waitFor();

@@ -16,7 +16,7 @@ export default async function (t) {
   await press("g", "l");
   await isAt(null);
   await page.locator("main[aria-label^=session]").waitFor({ state: "detached" });
-  // One that comes before what the last one opened is drawn.
+  // A key that comes before the page that the last key opened is drawn.
   await page.evaluate(() => {
     const row = document.querySelector("#rows .srow");
     row.focus();
@@ -26,7 +26,7 @@ export default async function (t) {
   await isAt(second);
   await press("g", "l");
   await isAt(null);
-  // Who needs you, and the answers by their numbers.
+  // Sessions that need you, and the answers by their numbers.
   await t.berth("send", "asks", "ask:Bash:make");
   await page.locator("#rows .group.needs").waitFor();
   await press("n");
@@ -48,7 +48,7 @@ export default async function (t) {
   await page.locator(".dialog.keys").waitFor();
   await press("Escape");
   await page.locator(".dialog").waitFor({ state: "detached" });
-  // What is over is resumed: what was stopped, and what lost its keeper.
+  // Sessions that are over are resumed: one that was stopped, and one that lost its keeper.
   await page.goto(`${t.url}/#/s/talk`);
   await t.berth("stop", "talk");
   await page.locator("main .pill", { hasText: "Ended" }).waitFor();

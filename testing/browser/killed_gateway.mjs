@@ -1,5 +1,5 @@
 // The gateway is killed with -9 while the page is open, and started again: the page says so, comes back by itself, has
-// everything that happened meanwhile, and what was written meanwhile is said once.
+// all events since then, and a message that was written meanwhile is sent once.
 export default async function (t) {
   const { page } = await t.person();
   await page.goto(`${t.url}/#/s/talk`);

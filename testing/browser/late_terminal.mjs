@@ -1,9 +1,10 @@
-// Keys for a terminal: once the page says that they go there, none is lost; before that, and when the connection is lost, it says that they were not sent.
+// Keys for a terminal: once the page says that they go there, none is lost; before that, and when the connection is
+// lost, the page says that they were not sent.
 const text = (page) => page.locator(".xterm-rows").innerText().then((all) => all.replaceAll("\u00a0", " "));
 export default async function (t) {
   const { page } = await t.person();
   const unsent = page.locator(".toast", { hasText: "Keys were not sent" });
-  // Attached before the browser has what draws a terminal.
+  // Attached before the browser has loaded the script that draws a terminal.
   let arrives;
   const held = new Promise((resolve) => { arrives = resolve; });
   await page.route("**/vendor/xterm.js", async (route) => { await held; await route.continue(); });

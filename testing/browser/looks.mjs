@@ -2,7 +2,7 @@
 export default async function (t) {
   await t.berth("send", "talk", "tool:Bash:cargo test\nthink:first this\nsay:**bold** and `code`\\n\\n```rust\\nfn main() {\\n    let answer = 42; // why\\n}\\n```\n", "--wait");
   await t.berth("send", "asks", "ask:Edit:src/login.rs");
-  // A browser that is slow to draw is told who it is before anybody in the page listens.
+  // A browser that is slow to draw is told its scope before any script in the page listens.
   const { context: late } = await t.stranger();
   await late.addInitScript(() => {
     const after = window.setTimeout.bind(window);
@@ -14,7 +14,7 @@ export default async function (t) {
   for (const [size, options] of [["phone", t.PHONE], ["desktop", t.DESK]]) {
     for (const colorScheme of ["light", "dark"]) {
       const stranger = await t.stranger({ ...options, colorScheme });
-      // The page that asks who you are, and the one that a link leads to: the same to look at.
+      // The login page, and the page that a link leads to: both look alike.
       for (const [name, where] of [["signin", "/"], ["login", "/login"]]) {
         await stranger.page.goto(`${t.url}${where}`);
         await stranger.page.locator("#token").waitFor();
@@ -35,11 +35,11 @@ export default async function (t) {
         await t.shot(page, `${name}-${size}-${colorScheme}`);
       };
       await view("list", "#/", ".srow");
-      t.check((await page.locator("#rows .group").first().innerText()).startsWith("Needs you"), "who needs you is not first");
+      t.check((await page.locator("#rows .group").first().innerText()).startsWith("Needs you"), "sessions that need you are not first");
       await view("talk", "#/s/talk", ".md strong");
       t.check((await page.locator(".md pre .h-k").allInnerTexts()).join() === "fn,let", "code has no colours");
       await view("asks", "#/s/asks", "[data-ask]");
-      // What an agent offers may be a whole sentence, with a command in it.
+      // An option of an agent may be a whole sentence, with a command in it.
       await page.locator("[data-ask] .acts button").nth(1).evaluate((one) => { one.textContent = "Allow, and always allow Bash(cargo test --workspace *), Bash(git commit *)"; });
       if (size === "phone") await t.fits(page, "an answer that is a sentence");
       await view("terminal", "#/s/echo", ".xterm-rows");

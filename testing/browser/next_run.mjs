@@ -1,5 +1,6 @@
-// Questions that go away: the next run asks another one under the same name, and a reason is being written for one that is gone.
-// No agent of the lab can be made to do that at a certain moment, so another host is played that has one.
+// Questions that go away: the next run asks another one under the same name, and a reason is being written for one that
+// is gone. No agent of the lab can be made to do that at a certain moment, so the test plays another host
+// with such an agent.
 export default async function (t) {
   const { context, page } = await t.stranger();
   // The page measures reading time with this clock; the test stops it, so that no delay of the machine passes for reading time.

@@ -1,5 +1,5 @@
-// Another host, over a real ssh: its terminal is watched and typed into, a session is started and found there; when it is
-// away that is said, and holds up nobody.
+// Another host, over a real ssh: its terminal is watched and typed into, a session is started and found there; when the
+// host is away, the page says so and goes on.
 const text = (page) => page.locator(".xterm-rows").innerText().then((all) => all.replaceAll("\u00a0", " "));
 export default async function (t) {
   const { page } = await t.person();
@@ -47,7 +47,7 @@ export default async function (t) {
   t.check(!(await t.berth("ls", "--all", "--json")).includes("made-there"), "it was started here");
   await row.filter({ hasText: "made-there" }).waitFor();
 
-  // Found here and there; what is found says where.
+  // Search results from both hosts; each names its host.
   await t.berth("send", "talk", "a needle right here", "--wait");
   await page.fill("#find", "a needle");
   const there = page.locator(".hit", { has: page.locator(".tag.host", { hasText: "box" }) });
@@ -58,7 +58,7 @@ export default async function (t) {
   await there.filter({ hasText: "over there" }).first().click();
   await page.locator(".turn.found", { hasText: "a needle over there" }).waitFor();
 
-  // A host that is away is said, and what is here is found all the same.
+  // A host that is away is named, and results from this host are found all the same.
   await t.killGateway();
   await t.cutHost();
   await t.startGateway();

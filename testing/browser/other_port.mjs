@@ -61,7 +61,7 @@ export default async function (t) {
   await page.keyboard.type("typed with a key");
   await t.until("the echo", async () => (await text(page)).includes("typed with a key"));
 
-  // What is downloaded is asked for with the key as well.
+  // Downloads are requested with the key as well.
   await page.goto(`${t.url}/#/s/talk`);
   await page.locator("#message").waitFor();
   await page.click("#session-menu");
@@ -80,7 +80,7 @@ export default async function (t) {
   t.check(await replay(t.url, { authorization: `Bearer ${key}` }) === 401, "the key is still good");
   await second.close();
 
-  // Revoked by its owner.
+  // The owner revokes the login.
   await t.signIn(page);
   const mine = await page.evaluate(async (name) => (await (await fetch("/v1/whoami", { headers: { Authorization: `Bearer ${JSON.parse(localStorage.getItem(name))}` } })).json()).name, KEY);
   await t.berth("token", "revoke", mine);
@@ -95,7 +95,7 @@ export default async function (t) {
   await named.locator("#rows").waitFor();
   const { scope } = await named.evaluate(async (name) => (await fetch("/v1/whoami", { headers: { Authorization: `Bearer ${JSON.parse(localStorage.getItem(name))}` } })).json(), KEY);
   t.check(scope === "control", `a link is ${scope}`);
-  // Used once more, it leads a browser that is signed in to the page, and another one to what to do.
+  // Used once more, the link leads a browser that is signed in to the page, and shows another one what to do.
   await named.goto(link);
   await named.locator("#rows").waitFor();
   const { page: stranger } = await t.stranger();

@@ -1,4 +1,5 @@
-// A question with several answers and one in own words. No agent of the lab asks one, so another host is played that has one.
+// A question with several answers and one in own words. No agent of the lab asks one, so the test plays another host
+// with such an agent.
 export default async function (t) {
   const { context, page } = await t.person();
   const { sessions } = await t.api(context, "/v1/sessions");

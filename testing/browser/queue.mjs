@@ -1,4 +1,4 @@
-// The queue: seen, edited, reordered, dropped, paused and let go on.
+// The queue: seen, edited, reordered, dropped, paused and resumed.
 export default async function (t) {
   const { page } = await t.person();
   await page.goto(`${t.url}/#/s/talk`);

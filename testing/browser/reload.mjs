@@ -13,7 +13,7 @@ export default async function (t) {
   await page.locator(".talk").getByText("ECHO: first").waitFor();
   t.check((await t.turns("talk")).length === 1, "sent again by the reload");
 
-  // The request arrived, its answer did not, and then the page is reloaded: what is sent again has the same key.
+  // The request arrived, its answer did not, and then the page is reloaded: the repeated request has the same key.
   let cut = 0;
   await page.route("**/turns", async (route) => {
     if (route.request().method() !== "POST" || cut > 0) return route.fallback();
@@ -28,7 +28,7 @@ export default async function (t) {
   await page.locator(".talk").getByText("ECHO: lost receipt").waitFor();
   await t.until("the receipt came", () => page.evaluate(() => !localStorage.getItem("berth.outbox")));
 
-  // The request never left, and the page is reloaded: it is sent then.
+  // The request never left, and the page is reloaded: the message is sent then.
   await page.unroute("**/turns");
   await page.route("**/turns", (route) => (route.request().method() === "POST" ? route.abort("connectionrefused") : route.fallback()));
   await page.fill("#message", "never left");

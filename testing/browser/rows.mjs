@@ -6,7 +6,7 @@ export default async function (t) {
   await t.until("all three are listed", async () => (await page.locator(".srow").count()) === 3);
   t.check((await groups()).join() === "Running,Idle", `groups: ${await groups()}`);
   await page.locator("main", { hasText: "1 running · 2 idle" }).waitFor();
-  // The last answer is what an idle row says, and the last active is first.
+  // An idle row shows the last answer, and the last active row is first.
   await t.berth("send", "asks", "say:the parser is fixed", "--wait");
   await row("asks").getByText("the parser is fixed").waitFor();
   const idle = () => page.locator("section[aria-label=Idle] .name > .cut").allInnerTexts();

@@ -1,7 +1,7 @@
 // Runs one scenario in a real browser: node run.mjs SCENARIO
 //
-// The test that started us has the sessions; what it shall do is a line of JSON on our standard output, its answer a
-// line on our standard input. So nothing outlives the test, whatever happens to us.
+// The test that started us has the sessions; each request to it is a line of JSON on our standard output, its answer a
+// line on our standard input. So nothing outlives the test, however we end.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { homedir } from "node:os";
@@ -116,7 +116,7 @@ const t = {
       if (document.documentElement.scrollWidth > innerWidth) wrong.push(`scrolls sideways: ${document.documentElement.scrollWidth} > ${innerWidth}`);
       for (const el of document.querySelectorAll("button, a[href], input, select, textarea, summary, [role=button]")) {
         const box = el.getBoundingClientRect();
-        // Links in running text are as high as the text; what is not shown is not tapped.
+        // Links in running text are as high as the text; hidden elements are not tapped.
         if (!box.width || el.closest(".md, .xterm") || getComputedStyle(el).visibility === "hidden" || el.disabled) continue;
         if (box.height < 39.5 || (box.width < 39.5 && !el.matches("input"))) wrong.push(`${el.getAttribute("aria-label") || el.textContent.trim().slice(0, 40)}: ${box.width.toFixed()}×${box.height.toFixed()}`);
         if (el.matches("button, a.b") && el.scrollWidth > el.clientWidth + 1) wrong.push(`${el.textContent.trim().slice(0, 40)}: its words are wider than it is`);

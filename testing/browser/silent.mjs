@@ -1,4 +1,4 @@
-// An agent in its own interface that reports nothing takes no turns; what its own record has is read all the same.
+// An agent in its own interface that reports nothing takes no turns; its own record is read all the same.
 export default async function (t) {
   await t.berth("run", "-d", "--agent", "silent", "--tui", "--name", "quiet", "--cwd", t.dir);
   const { page } = await t.person();

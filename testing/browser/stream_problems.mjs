@@ -1,4 +1,5 @@
-// A stream that is answered with 200 and has only a problem to tell: said in words, asked again less and less, live again by itself.
+// A stream that is answered with 200 and carries only a problem: shown in words, retried with a back-off,
+// live again by itself.
 const problem = (status, title) => ({ status: 200, contentType: "text/event-stream", body: `retry: 1000\n\nevent: problem\ndata: ${JSON.stringify({ code: "x", status, title, detail: "look at the disk" })}\n\n` });
 export default async function (t) {
   const { page } = await t.person();
@@ -6,7 +7,7 @@ export default async function (t) {
   let asked = 0;
   await page.route(/\/v1\/events/, (route) => { asked += 1; return route.fulfill(problem(503, "the sessions cannot be read")); });
   await page.reload();
-  // Its waits grow: at 0.4 s each it would never be three.
+  // The waits grow: at 0.4 s each there would be more than three requests.
   const banner = page.locator("#banner", { hasText: "The sessions cannot be read" });
   await banner.filter({ hasText: /Trying again in [3-9] s/ }).waitFor();
   t.check(asked >= 4 && asked < 20, `asked ${asked} times`);
@@ -15,7 +16,7 @@ export default async function (t) {
   await banner.locator("button").click();
   await page.locator("#banner", { hasText: "Connected again" }).waitFor();
 
-  // One session's: what was refused is not asked for again until somebody wants it.
+  // The stream of one session: after a refusal the page does not ask again until the user wants it.
   asked = 0;
   await page.route(/\/sessions\/[^/]+\/events/, (route) => { asked += 1; return route.fulfill(problem(409, "the journal is damaged")); });
   await page.goto(`${t.url}/#/s/talk`);
@@ -26,7 +27,7 @@ export default async function (t) {
   await strip.locator("button").click();
   await strip.waitFor({ state: "detached" });
 
-  // A piece of an answer that got lost on the way: no hole in the middle, but what is stored.
+  // A piece of an answer that got lost on the way: the page shows the stored text, without a hole.
   const holes = await t.stranger();
   await holes.context.addInitScript(() => {
     const real = window.fetch;

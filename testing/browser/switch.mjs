@@ -4,7 +4,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 export default async function (t) {
   await t.berth("run", "-d", "--agent", "switches", "--name", "two", "--cwd", t.dir);
   await t.berth("send", "two", "before the switch", "--wait");
-  // The chat's agent keeps its record elsewhere; the other interface goes on only with one that is there.
+  // The chat's agent keeps its record elsewhere; the other interface goes on only with a record that exists.
   const { conversation_id: id } = await t.json("show", "two");
   const said = [["user", "before the switch"], ["assistant", [{ type: "text", text: "ECHO: before the switch" }]]];
   mkdirSync(`${t.dir}/account-claude/projects/-w`, { recursive: true });

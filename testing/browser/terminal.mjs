@@ -21,7 +21,8 @@ export default async function (t) {
   await two.locator("#take-over", { hasText: "Take over" }).click();
   await two.locator(".bar.writing").waitFor();
   await one.locator("#take-over").waitFor();
-  // Whoever watches draws in the writer's size, also when that changes and nothing is written: first narrow, then as wide as before.
+  // An observer draws in the writer's size, also when that changes and nothing is written: first narrow,
+  // then as wide as before.
   for (const width of [900, 1440]) {
     await two.setViewportSize({ width, height: 900 });
     await t.until("the session has the writer's size", async () => (await wide(two)) === (await t.json("show", "echo")).cols);
@@ -36,11 +37,11 @@ export default async function (t) {
   await two.click(".xterm-screen");
   await two.keyboard.type(" again");
   await t.until("typing goes on", async () => (await text(two)).includes("again"));
-  // A screen that is higher than the page: who watches sees where it is written.
+  // A screen that is higher than the page: an observer sees the place of the cursor.
   for (let n = 0; n < 30; n++) await two.keyboard.press("Control+j");
   await two.keyboard.type("far below");
   await one.setViewportSize({ width: 1440, height: 420 });
-  await t.until("what is written is in sight", () => one.evaluate(() => {
+  await t.until("the written line is in sight", () => one.evaluate(() => {
     const row = [...document.querySelectorAll(".xterm-rows > div")].find((one) => one.textContent.replaceAll("\u00a0", " ").includes("far below"));
     return row && row.getBoundingClientRect().bottom <= document.querySelector(".term .screen").getBoundingClientRect().bottom;
   }));
@@ -56,7 +57,7 @@ export default async function (t) {
   await phone.page.fill("#line", "by phone");
   await phone.page.press("#line", "Enter");
   await t.until("the phone typed", async () => (await text(phone.page)).replace(/\s/g, "").includes("byphone"));
-  await t.until("everybody has the phone's size", async () => { const { cols } = await t.json("show", "echo"); return cols < 80 && (await wide(one)) === cols && (await wide(phone.page)) === cols; });
+  await t.until("all clients have the phone's size", async () => { const { cols } = await t.json("show", "echo"); return cols < 80 && (await wide(one)) === cols && (await wide(phone.page)) === cols; });
   await t.berth("stop", "echo");
   await one.getByText("the last screen").waitFor();
 }

@@ -11,7 +11,7 @@ export default async function (t) {
   await t.fits(page, "keys for a terminal");
   await t.accessible(page, "keys for a terminal");
   await t.shot(page, "terminal-question-phone");
-  // The choices are on the screen: without the screen there are no keys, and no key of the keyboard answers.
+  // The options are on the screen: without the screen there are no keys, and no key of the keyboard answers.
   await page.click("#tab-chat");
   const unseen = page.locator(".talk [data-ask]");
   await unseen.waitFor();
@@ -25,7 +25,7 @@ export default async function (t) {
   t.check(names.join() === "1,2,3,4,Esc", `keys: ${names}`);
   await t.answer(asked, "button:has-text('1')");
   await t.until("the turn is done", async () => (await t.turns("own"))[0]?.state === "done");
-  // A key for a question that is no longer open is not typed.
+  // A key for a question that is closed by now is not typed.
   const late = await t.api(context, "/v1/sessions/own/input", { text: "1", question: { request: turns.asks[0].request, epoch } });
   t.check(late.status === 409 && /no longer open/.test(late.title), `late: ${JSON.stringify(late)}`);
 }

@@ -1,4 +1,4 @@
-// Two tabs send at the same moment: each message is one turn, in an order all agree on. The same draft sent by both is one.
+// Two tabs send at one moment: each message is one turn, in an order all agree on. A draft that both send is one turn.
 export default async function (t) {
   const { context, page: one } = await t.person();
   await one.goto(`${t.url}/#/s/talk`);

@@ -1,5 +1,5 @@
-// A question takes no answer before a person could read it: neither a key that is held down, nor keys in quick succession, nor a
-// click that began before the question was in view.
+// A question takes no answer before a user could read it: neither a key that is held down, nor keys in quick
+// succession, nor a click that began before the question was in view.
 const COUNT = 10;
 export default async function (t) {
   const { context, page } = await t.stranger();

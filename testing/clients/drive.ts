@@ -17,7 +17,7 @@ function same(seen: unknown, wanted: unknown, about: string): void {
   if (a !== b) throw new Error(`${about}: ${a}, not ${b}`);
 }
 
-// What came, if it is a success; its type is that of the description.
+// The data of an answer that is a success; its type is that of the description.
 function ok<T>(answer: { data?: T; error?: unknown; response: Response }, status: number): T {
   same(answer.response.status, status, JSON.stringify(answer.error ?? answer.data));
   if (answer.data === undefined) throw new Error("there is no body");
@@ -33,7 +33,7 @@ function problem(answer: { error?: Problem; response: Response }, status: number
 
 const session = { path: { session: "ts" } };
 
-// Who we are, and that there is nothing yet.
+// The identity of the token, and that there are no sessions yet.
 const me = ok(await berth.GET("/v1/whoami"), 200);
 same([me.scope, me.name], ["admin", "typescript"], "who we are");
 same(ok(await berth.GET("/v1/sessions"), 200).sessions, [], "no sessions yet");
@@ -51,13 +51,13 @@ const listed = ok(await berth.GET("/v1/sessions", { params: { query: { tag: "cli
 same(listed.sessions.map((one) => one.name), ["ts"], "the list");
 same(ok(await berth.GET("/v1/sessions/{session}", { params: session }), 200).id, made.session.id, "by its name");
 
-// A turn, sent twice with one key: one turn. The same key with another text is a conflict.
+// A turn, sent twice with one key: one turn. Reusing the key with another text is a conflict.
 const send = (text: string, key?: string) =>
   berth.POST("/v1/sessions/{session}/turns", {
     params: { ...session, header: key === undefined ? {} : { "Idempotency-Key": key } },
     body: { text },
   });
-type Receipt = components["schemas"]["Receipt"];
+type Receipt = components["schemas"]["TurnReceipt"];
 const receipt = (data: Receipt | components["schemas"]["TurnView"]): Receipt => {
   if (!("repeated" in data)) throw new Error("no receipt");
   return data;
@@ -89,7 +89,7 @@ const rest = await events(2);
 same(rest, rest.map((_, at) => at + 3), "the second page");
 if (rest.length === 0) throw new Error("nothing happened");
 
-// One that waits behind one that runs is cancelled, and then cannot be cancelled again.
+// A turn that waits behind one that runs is cancelled, and then cannot be cancelled again.
 const running = receipt(ok(await send(`wait-file:${process.env.BERTH_LAB}/ts-gate slow`), 202));
 const waiting = receipt(ok(await send("never"), 202));
 const cancel = (number: number) =>
@@ -98,7 +98,7 @@ same(ok(await cancel(waiting.number), 200).state, "cancelled", "withdrawn");
 problem(await cancel(waiting.number), 409, "refused");
 same(ok(await cancel(running.number), 200).in_progress, false, "broken off");
 
-// What is not there, and what makes no sense.
+// Things that do not exist, and input that is not valid.
 problem(await berth.GET("/v1/sessions/{session}", { params: { path: { session: "nobody" } } }), 404, "not-found");
 problem(await berth.GET("/v1/sessions/{session}/turns/{turn}", { params: turn(99) }), 404, "not-found");
 problem(await send(""), 400, "usage");

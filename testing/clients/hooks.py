@@ -1,4 +1,4 @@
-"""What schemathesis cannot guess: which sessions there are, and that commands are real.
+"""Values that schemathesis cannot guess: the sessions that exist, and that commands are real.
 
 Nothing here makes data fit its shape that did not, or the other way round: a text becomes another text, a number a smaller
 one, a list of words another list of words.
@@ -10,8 +10,8 @@ import random
 import schemathesis
 from schemathesis.specs.openapi import checks
 
-# Whoever shows wrong tokens too often is refused with 429 instead of 401, until they stop. That is a refusal, too; what
-# each route says to one wrong token is in crates/cli/tests/suite/gateway_auth.
+# A client that shows wrong tokens too often is refused with 429 instead of 401, until it stops. That counts as a
+# refusal of the token; the answer of each route to one wrong token is tested in crates/cli/tests/suite/gateway_auth.
 checks.AUTH_REJECTION_STATUSES = frozenset({401, 403, 429})
 
 SESSIONS = ["talk", "shell", "stopped"]
@@ -36,7 +36,7 @@ def shorten(body, field, always=False):
 @schemathesis.hook
 def before_call(ctx, case, kwargs):
     path = case.path_parameters or {}
-    # Every other time what is asked for is there.
+    # Every other time the request is for a session that exists.
     if isinstance(path.get("session"), str) and chance.random() < 0.6:
         path["session"] = chance.choice(SESSIONS)
     if isinstance(path.get("helper"), str) and chance.random() < 0.6:
@@ -46,7 +46,7 @@ def before_call(ctx, case, kwargs):
     body = case.body
     if not isinstance(body, dict):
         return
-    # What is started is real, so it is always the fake agent.
+    # Commands that are started are real, so it is always the fake agent.
     command = body.get("command")
     if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
         body["command"] = [FAKE_AGENT, "hang"]
@@ -54,7 +54,7 @@ def before_call(ctx, case, kwargs):
         body["agent"] = "fake"
     if isinstance(body.get("owner"), str):
         body["owner"] = "talk"
-    # And nothing takes minutes.
+    # Times are cut so that nothing takes minutes.
     name = case.operation.definition.raw.get("operationId")
     shorten(body, "grace_ms")
     shorten(body, "timeout_ms", always=name in ("wait", "send_turn"))

@@ -1,38 +1,42 @@
 //! Frames on a keeper's socket: a length, a kind, bytes.
 //!
+//! The layout of a frame:
+//!
 //! ```text
 //! u32 little-endian: bytes that follow    u8: kind    payload
 //! ```
-//! JSON for everything that is said, plain bytes for everything that is typed or shown, so that
-//! terminal traffic is never escaped or copied through a parser.
+//! Messages are JSON; keys and terminal output are plain bytes, so that terminal traffic is never escaped or copied
+//! through a parser.
+//!
+//! Start with [`take`] and [`encode`].
 
 use std::io::{self, Read, Write};
 
-/// The largest frame, kind included. A longer one ends the connection.
+/// Size limit of a frame, kind included, in bytes. A longer one ends the connection.
 pub const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
-/// The largest frame, kind included, that a keeper takes from a client before it has accepted a request of that client.
-/// A client with a longer first request asks for the status first.
+/// Size limit of the first frame of a client, kind included, in bytes: it holds until the keeper has accepted a
+/// request of that client. A client with a longer first request asks for the status first.
 pub const MAX_FIRST_FRAME_BYTES: usize = 64 * 1024;
 const HEADER_BYTES: usize = 5;
 
-/// What a frame carries.
+/// Kind of a frame's payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Client: a [`crate::Call`].
+pub enum FrameKind {
+    /// Client: a [`crate::KeeperCall`].
     Call,
     /// Client: 8 bytes of fence, then keys for the agent.
     Input,
-    /// Keeper: the [`crate::Answer`] or [`crate::Problem`] to a call.
+    /// Keeper: the [`crate::KeeperAnswer`] or [`crate::Problem`] to a call.
     Answer,
-    /// Keeper: terminal output, cut where no sequence is torn.
+    /// Keeper: terminal output, cut only between escape sequences.
     Output,
-    /// Keeper: paint everything anew, forget what was shown.
+    /// Keeper: a whole screen to paint; the client forgets what it showed before.
     Screen,
-    /// Keeper: a [`crate::Notice`].
+    /// Keeper: a [`crate::KeeperNotice`].
     Notice,
 }
 
-impl Kind {
+impl FrameKind {
     fn byte(self) -> u8 {
         match self {
             Self::Call => b'c',
@@ -57,17 +61,17 @@ impl Kind {
     }
 }
 
-/// One frame.
+/// A frame that was received.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Frame {
-    /// What it carries.
-    pub kind: Kind,
-    /// The bytes.
+pub struct ReceivedFrame {
+    /// Kind of the payload.
+    pub kind: FrameKind,
+    /// Payload of the frame.
     pub payload: Vec<u8>,
 }
 
-/// Lays a frame out; the payload may come in pieces.
-pub fn encode(kind: Kind, pieces: &[&[u8]]) -> Vec<u8> {
+/// Encodes a frame; the payload may come in pieces.
+pub fn encode(kind: FrameKind, pieces: &[&[u8]]) -> Vec<u8> {
     let length: usize = pieces.iter().map(|piece| piece.len()).sum();
     let mut bytes = Vec::with_capacity(HEADER_BYTES + length);
     let announced = u32::try_from(length + 1).expect("frames are made from bounded buffers");
@@ -80,13 +84,13 @@ pub fn encode(kind: Kind, pieces: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Takes the first whole frame off the front of `buffer`, if it is there.
-pub fn take(buffer: &mut Vec<u8>) -> io::Result<Option<Frame>> {
+pub fn take(buffer: &mut Vec<u8>) -> io::Result<Option<ReceivedFrame>> {
     take_within(buffer, MAX_FRAME_BYTES)
 }
 
-/// Takes the first whole frame off the front of `buffer`, if it is there. A frame that announces more than `limit` bytes is
-/// an error, before it has arrived.
-pub fn take_within(buffer: &mut Vec<u8>, limit: usize) -> io::Result<Option<Frame>> {
+/// Takes the first whole frame off the front of `buffer`, if it is there. A frame whose header announces more than
+/// `limit` bytes is an error at once.
+pub fn take_within(buffer: &mut Vec<u8>, limit: usize) -> io::Result<Option<ReceivedFrame>> {
     let Some(header) = buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let (length, kind) = parse_header(*header)?;
     if length > limit {
@@ -97,10 +101,10 @@ pub fn take_within(buffer: &mut Vec<u8>, limit: usize) -> io::Result<Option<Fram
     }
     let payload = buffer[HEADER_BYTES..4 + length].to_vec();
     buffer.drain(..4 + length);
-    Ok(Some(Frame { kind, payload }))
+    Ok(Some(ReceivedFrame { kind, payload }))
 }
 
-/// Whether [`take`] would find something: a frame, or a reason to complain.
+/// True if [`take`] would return a frame or an error.
 pub fn is_whole(buffer: &[u8]) -> bool {
     match buffer.first_chunk::<HEADER_BYTES>() {
         Some(header) => parse_header(*header).map_or(true, |(length, _)| buffer.len() >= 4 + length),
@@ -109,7 +113,7 @@ pub fn is_whole(buffer: &[u8]) -> bool {
 }
 
 /// Reads one frame; `None` at a clean end.
-pub fn read(stream: &mut impl Read) -> io::Result<Option<Frame>> {
+pub fn read(stream: &mut impl Read) -> io::Result<Option<ReceivedFrame>> {
     let mut header = [0; HEADER_BYTES];
     match stream.read(&mut header)? {
         0 => return Ok(None),
@@ -118,20 +122,20 @@ pub fn read(stream: &mut impl Read) -> io::Result<Option<Frame>> {
     let (length, kind) = parse_header(header)?;
     let mut payload = vec![0; length - 1];
     stream.read_exact(&mut payload)?;
-    Ok(Some(Frame { kind, payload }))
+    Ok(Some(ReceivedFrame { kind, payload }))
 }
 
 /// Writes one frame.
-pub fn write(stream: &mut impl Write, kind: Kind, pieces: &[&[u8]]) -> io::Result<()> {
+pub fn write(stream: &mut impl Write, kind: FrameKind, pieces: &[&[u8]]) -> io::Result<()> {
     stream.write_all(&encode(kind, pieces))
 }
 
-fn parse_header(header: [u8; HEADER_BYTES]) -> io::Result<(usize, Kind)> {
+fn parse_header(header: [u8; HEADER_BYTES]) -> io::Result<(usize, FrameKind)> {
     let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
     if length == 0 || length > MAX_FRAME_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")));
     }
-    let kind = Kind::from_byte(header[4]).ok_or_else(|| {
+    let kind = FrameKind::from_byte(header[4]).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidData, format!("a frame of unknown kind {:#04x}", header[4]))
     })?;
     Ok((length, kind))

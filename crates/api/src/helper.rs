@@ -1,128 +1,130 @@
-//! Helpers on paper and over the wire: how they are shared, who owns them.
+//! Helpers on paper and over the wire: their terms and their owners.
+//!
+//! Not here: the rules of owning and lingering (see `berth_core`), and finding a helper by its name (see `verbs`).
+//! Start with [`HelperStatus`].
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::paper::mirror;
+use crate::mirror::mirror;
 use crate::status::Timestamp;
 
 mirror! {
-    /// [`berth_core::Terms`] on paper.
+    /// Terms on which sessions share a helper.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-    pub struct Terms [checked] {
+    pub struct HelperTerms [checked] {
         pub name: String,
-        pub scope: Scope,
+        pub scope: HelperScope,
         #[serde(default)]
         pub linger_ms: u64,
         #[serde(default)]
-        pub ready: Option<ReadyWhen>,
+        pub ready: Option<ReadinessProbe>,
         #[serde(default)]
         pub ready_within_ms: u64,
     }
 
-    /// [`berth_core::Scope`] on paper.
+    /// Callers among which a helper's name means the same helper: those in one directory, or all of the user.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     #[schemars(rename = "HelperScope")]
-    pub enum Scope {
+    pub enum HelperScope {
         Dir(dir: String),
         User,
     }
 
-    /// [`berth_core::ReadyWhen`] on paper.
+    /// Condition that makes a helper ready: a listening TCP port or Unix socket, or a line of output.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
-    pub enum ReadyWhen {
+    pub enum ReadinessProbe {
         Tcp(port: u16),
         Unix(path: String),
         Line(pattern: String),
     }
 
-    /// [`berth_core::Owner`] on paper.
+    /// Owner of a helper, as it asks for it.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-    pub struct Owner [checked] {
+    pub struct HelperOwner [checked] {
         #[serde(rename = "owner")]
         pub session: String,
         #[serde(default)]
         pub keep: bool,
     }
 
-    /// [`berth_core::Leaving`] on paper.
+    /// Reason why a session stopped being an owner of a helper.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
-    pub enum Leaving {
+    pub enum LeaveReason {
         Released,
         #[default]
         Gone,
     }
 }
 
-/// What somebody who joins takes a helper for. What is left out may be anything.
+/// The helper that a joining caller expects. A field that is left out matches any value.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Wanted {
-    /// Which helper: an address says where it was looked for, this who was meant.
+pub struct HelperRequirements {
+    /// Name of the helper. An address could belong to another helper; this name says which one the caller means.
     pub name: String,
-    /// Among whom that name means it.
-    pub scope: Option<Scope>,
-    /// Program and arguments.
+    /// Callers among which the name means this helper.
+    pub scope: Option<HelperScope>,
+    /// Program and its arguments.
     pub command: Vec<String>,
-    /// Where it runs.
+    /// Working directory.
     pub cwd: Option<String>,
-    /// How long it lingers.
+    /// Time that the helper stays without owners, in milliseconds.
     pub linger_ms: Option<u64>,
-    /// What makes it ready.
-    pub ready: Option<ReadyWhen>,
+    /// Condition that makes the helper ready.
+    pub ready: Option<ReadinessProbe>,
 }
 
-/// What [`crate::Status`] says about a helper in addition.
+/// Owners and readiness of a helper: a part of [`crate::SessionStatus`].
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HelperStatus {
-    /// What people call it.
+    /// Name of the helper.
     pub name: String,
-    /// `dir` or `user`.
+    /// Callers among which the name means this helper: `dir` or `user`.
     pub scope: String,
-    /// The directory its name counts in.
+    /// Directory in which the name counts; null with the scope `user`.
     pub dir: Option<String>,
-    /// Who owns the current run.
+    /// Owners of the current run.
     pub owners: Vec<OwnerStatus>,
-    /// Whether its record says who owns it: one of an older version does not.
+    /// True if the record of the helper lists its owners. Records of older versions do not.
     pub owners_known: bool,
-    /// Whether it can be used now.
+    /// True if the helper can be used now.
     pub ready: bool,
-    /// What makes it ready.
+    /// Condition that makes the helper ready; null if it is ready as soon as it runs.
     pub ready_when: Option<String>,
-    /// Where it is reached.
+    /// Address of the helper, for its clients.
     pub address: Option<String>,
-    /// How long it stays when its last owner has left.
+    /// Time that the helper stays after its last owner has left, in milliseconds.
     pub idle_ms: u64,
-    /// It has no owner, and will be stopped for that.
+    /// True if the helper has no owner and will be stopped for that.
     pub lingers: bool,
-    /// Whether an owner wants it also between its turns.
+    /// True if an owner wants to keep the helper between its own turns as well.
     pub keep: bool,
 }
 
-/// One who owns a helper.
+/// An owner of a helper.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OwnerStatus {
-    /// The session's id.
+    /// Id of the owning session.
     pub session: String,
-    /// What people call that session, where it is known.
+    /// Name of the owning session, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whether it wants the helper between its turns, too.
+    /// True if the owner wants to keep the helper between its own turns as well.
     pub keep: bool,
-    /// Since when.
+    /// Time at which the session became an owner.
     pub since: Timestamp,
 }
 
-impl ReadyWhen {
-    /// Reads what people write: `tcp:PORT`, `unix:PATH` or `line:REGEX`. Whether the pattern is one is
-    /// for others to say.
+impl ReadinessProbe {
+    /// Parses `tcp:PORT`, `unix:PATH` or `line:REGEX`. The caller checks whether the pattern is a valid one.
     pub fn parse(text: &str) -> Option<Self> {
         match text.split_once(':')? {
             ("tcp", port) => port.parse().ok().filter(|port| *port != 0).map(Self::Tcp),
@@ -133,7 +135,7 @@ impl ReadyWhen {
     }
 }
 
-impl fmt::Display for ReadyWhen {
+impl fmt::Display for ReadinessProbe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(port) => write!(f, "tcp:{port}"),
@@ -148,52 +150,53 @@ mod tests {
     use berth_core as core;
 
     use super::*;
-    use crate::record::{BadRecord, Entry};
+    use crate::record::{BadRecord, EventEntry};
 
     #[test]
     fn signs_of_readiness_are_read_as_people_write_them() {
         for good in ["tcp:3000", "unix:a/b.sock", "line:listening on :[0-9]+"] {
-            assert_eq!(ReadyWhen::parse(good).map(|ready| ready.to_string()).as_deref(), Some(good));
+            assert_eq!(ReadinessProbe::parse(good).map(|ready| ready.to_string()).as_deref(), Some(good));
         }
         for bad in ["", "tcp", "tcp:", "tcp:0", "tcp:70000", "tcp:-1", "unix:", "line:", "udp:53"] {
-            assert_eq!(ReadyWhen::parse(bad), None, "{bad}");
+            assert_eq!(ReadinessProbe::parse(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn a_helpers_events_come_back_from_paper_as_they_were() {
         let owner = core::SessionId::parse("0123456789ab").expect("an id");
-        let terms = core::Terms {
-            name: core::Name::parse("web").expect("a name"),
-            scope: core::Scope::Dir("/w".into()),
+        let terms = core::HelperTerms {
+            name: core::SafeName::parse("web").expect("a name"),
+            scope: core::HelperScope::Dir("/w".into()),
             linger_ms: 5,
-            ready: Some(core::ReadyWhen::Tcp(80)),
+            ready: Some(core::ReadinessProbe::Tcp(80)),
             ready_within_ms: 6,
         };
-        let spec = core::Spec { command: vec!["x".into()], ..core::Spec::default() };
+        let spec = core::SessionSpec { command: vec!["x".into()], ..core::SessionSpec::default() };
         let epoch = core::Epoch(3);
         for event in [
             core::Event::Declared { terms },
             core::Event::Respecified { spec },
-            core::Event::OwnerJoined { owner: core::Owner { session: owner.clone(), keep: true } },
+            core::Event::OwnerJoined { owner: core::HelperOwner { session: owner.clone(), keep: true } },
             core::Event::OwnerLeft {
                 owner: owner.clone(),
-                why: core::Leaving::Released,
+                why: core::LeaveReason::Released,
                 stop_at_boot_ms: Some(7),
             },
-            core::Event::OwnerLeft { owner, why: core::Leaving::Gone, stop_at_boot_ms: None },
+            core::Event::OwnerLeft { owner, why: core::LeaveReason::Gone, stop_at_boot_ms: None },
             core::Event::BecameReady { epoch, address: Some("tcp:127.0.0.1:80".into()) },
             core::Event::NeverReady { epoch, reason: "silence".into() },
         ] {
-            let json = serde_json::to_string(&Entry::new(1, &event)).expect("plain data");
-            let entry: Entry = serde_json::from_str(&json).expect("what we wrote");
+            let json = serde_json::to_string(&EventEntry::new(1, &event)).expect("plain data");
+            let entry: EventEntry = serde_json::from_str(&json).expect("what we wrote");
             assert_eq!(entry.to_core(), Ok(event), "{json}");
         }
     }
 
     #[test]
     fn an_owner_no_version_of_ours_would_write_is_refused() {
-        let entry: Entry = serde_json::from_str(r#"{"event":"owner_left","owner":"../x"}"#).expect("JSON");
+        let entry: EventEntry =
+            serde_json::from_str(r#"{"event":"owner_left","owner":"../x"}"#).expect("JSON");
         assert_eq!(entry.to_core(), Err(BadRecord::Id("../x".into())));
     }
 }

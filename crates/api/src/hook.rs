@@ -1,74 +1,76 @@
-//! What an agent tells through its hooks, whichever agent it is.
+//! Reports of an agent's hooks, in one form for all agents.
 //!
-//! Promise: nothing in here is believed for what it says of itself: a keeper looks who is at the other end.
-//! Not here: what each agent calls its events (see `verbs::hook`), who holds a conversation (see `keeper::holders`).
+//! Promise: a report does not prove its sender; a keeper checks the process at the other end of the socket.
+//! Not here: the events of each agent (see `verbs::hook`), and the holders of a conversation (see `keeper::holders`).
+//! Start with [`HookReport`].
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Something happened in an agent.
+/// An event of an agent, as its hook reports it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Report {
-    /// Which kind of conversations it writes.
+pub struct HookReport {
+    /// Kind of conversation: `claude`, `codex`, or a kind from the config.
     pub kind: String,
-    /// The conversation it has open, by the agent's own id.
+    /// Agent's own id of the open conversation.
     pub conversation_id: String,
-    /// Where it writes that down.
+    /// Path of the agent's transcript, if the event names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcript: Option<PathBuf>,
-    /// The directory it works in.
+    /// Working directory of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
-    /// The model it uses, if this event says so.
+    /// Model in use, if the event names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// When, in milliseconds since 1970.
+    /// Time of the event, in milliseconds since 1970.
     pub at_ms: u64,
-    /// What.
-    pub told: Told,
-    /// It was given something to do, and the guard held that up, for this reason: it broke off before it began.
+    /// The event itself.
+    pub told: HookEvent,
+    /// Reason why the guard stopped a prompt before its turn began; absent if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_up: Option<String>,
 }
 
-/// What happened.
+/// Kinds of events that agents report.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "told", rename_all = "snake_case")]
-pub enum Told {
-    /// It opened the conversation.
+pub enum HookEvent {
+    /// The agent opened the conversation.
     Started {
-        /// In its own word: `startup`, `resume`, `clear`, `compact`.
+        /// Source, in the agent's own word: `startup`, `resume`, `clear`, `compact`.
         how: String,
     },
-    /// It was given something to do, and begins.
+    /// The agent was given a prompt, and begins a turn.
     Prompt {
-        /// What.
+        /// Text of the prompt.
         text: String,
     },
-    /// It is about to use a tool, or has: it works.
+    /// The agent is about to use a tool, or has used one: it works.
     Tool {
-        /// Which.
+        /// Name of the tool.
         name: String,
     },
-    /// It waits for somebody's word.
+    /// The agent waits for a user's answer.
     NeedsYou {
-        /// About what.
+        /// Subject of the question, for people.
         what: String,
-        /// Its hook waits for an answer and passes it on; the agent asks on its screen meanwhile.
+        /// True if the hook waits for the answer and passes it on. The agent shows its question on its screen
+        /// meanwhile.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         waits: bool,
     },
-    /// It ended its turn.
+    /// The agent ended its turn.
     Stopped {
-        /// What it said last.
+        /// Last message of the agent.
         answer: Option<String>,
     },
-    /// It was made to break off.
+    /// The turn was interrupted.
     Interrupted,
-    /// It closed the conversation.
+    /// The agent closed the conversation.
     Ended {
-        /// In its own word.
+        /// Reason, in the agent's own word.
         why: String,
     },
 }

@@ -1,8 +1,10 @@
-//! What goes over the wire between a keeper and its clients, the one error table, a typed client.
+//! The wire: messages between a keeper and its clients, statuses, references to turns, trace ids, the stored form of
+//! events (types that mirror those of `berth_core`, with serde), the one error table, the client that connects to a
+//! keeper, times and durations as text, and redaction of secrets in what is logged.
 //!
-//! Promise: a [`record::Entry`] written by any older version can be read.
-//! Not here: any decision. See `docs/design/keeper-protocol.md` for why frames and not HTTP.
-//! Start with [`message::Request`].
+//! Promise: a [`record::EventEntry`] written by any older version can be read.
+//! Not here: any decision. `docs/design/keeper-protocol.md` explains why the protocol has frames and not HTTP.
+//! Start with [`message::KeeperRequest`].
 
 #![forbid(unsafe_code)]
 
@@ -10,9 +12,9 @@ pub mod client;
 pub mod frame;
 pub mod helper;
 pub mod hook;
-pub mod life;
 pub mod message;
-mod paper;
+mod mirror;
+pub mod policy_change;
 pub mod problem;
 pub mod record;
 pub mod redact;
@@ -26,13 +28,13 @@ pub mod trace;
 pub mod turn;
 pub mod viewer;
 
-pub use client::Connection;
-pub use frame::{Frame, Kind};
-pub use message::{Answer, Call, Notice, Request};
-pub use problem::{Code, Problem};
-pub use record::Entry;
-pub use scope::Scope;
+pub use client::KeeperConnection;
+pub use frame::{FrameKind, ReceivedFrame};
+pub use message::{KeeperAnswer, KeeperCall, KeeperNotice, KeeperRequest};
+pub use problem::{Problem, ProblemCode};
+pub use record::EventEntry;
+pub use scope::AccessScope;
 pub use state::{SessionState, TurnState};
-pub use status::{Status, Timestamp};
+pub use status::{SessionStatus, Timestamp};
 pub use token::{NewToken, Token, TokenKind};
-pub use viewer::Viewer;
+pub use viewer::ViewerRights;

@@ -1,72 +1,78 @@
-//! What clients ask and keepers answer.
+//! Requests of clients, and the answers and notices of keepers.
+//!
+//! Promise: a message of an older version can be read; a change that an old side could misunderstand raises
+//! [`PROTOCOL`].
+//! Not here: the bytes on the socket (see [`crate::frame`]), and the rules that accept or refuse a request
+//! (`berth_core`).
+//! Start with [`KeeperRequest`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::helper::{Owner, Terms, Wanted};
-use crate::hook::Report;
-use crate::life::PolicyChange;
-use crate::record::{Entry, Interface, Spec};
-use crate::status::Status;
-use crate::turn::{NewTurn, Receipt, TurnPage, TurnView, Wish};
+use crate::helper::{HelperOwner, HelperRequirements, HelperTerms};
+use crate::hook::HookReport;
+use crate::policy_change::PolicyChange;
+use crate::record::{AgentInterface, EventEntry, SessionSpec};
+use crate::status::SessionStatus;
+use crate::turn::{NewTurn, QuestionReply, TurnPage, TurnReceipt, TurnView};
 
-/// The version of this protocol. Grows only when an old side could misunderstand a new one.
+/// Version of this protocol. It grows only when an old side could misunderstand a new one.
 pub const PROTOCOL: u32 = 1;
 
 /// A request with the facts every request carries.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Call {
+pub struct KeeperCall {
     /// [`PROTOCOL`] of the client.
     pub protocol: u32,
-    /// Where the client is, for people: a terminal, an SSH connection, a script.
+    /// Location of the client, for people: a terminal, an SSH connection, a script.
     pub place: String,
-    /// The session whose agent this is asked for, by id: a gateway tells. It can only take rights away.
+    /// Id of the session whose agent the client acts for. Set by a gateway. It can only take rights away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// More sessions that whoever it is asked for is inside of: they may do what all of them allow.
+    /// Ids of further sessions that the caller runs inside of. The caller may do only what all of them allow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
-    /// The request of the gateway it belongs to, for the logs. A client of an earlier version does not tell.
+    /// Id of the gateway request that caused this call, for the logs. Clients of earlier versions leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
-    /// What is asked.
-    pub request: Request,
+    /// The request itself.
+    pub request: KeeperRequest,
 }
 
-/// Who asks a keeper for something, as far as they say so themselves.
+/// A caller of a keeper, as it describes itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Asker {
-    /// See [`Call::place`].
+pub struct ClaimedCaller {
+    /// See [`KeeperCall::place`].
     pub place: String,
-    /// See [`Call::agent`].
+    /// See [`KeeperCall::agent`].
     pub agent: Option<String>,
-    /// See [`Call::also`].
+    /// See [`KeeperCall::also`].
     pub also: Vec<String>,
 }
 
-impl From<String> for Asker {
+impl From<String> for ClaimedCaller {
     fn from(place: String) -> Self {
         Self { place, ..Self::default() }
     }
 }
 
-/// Who is ended, of those who write the conversation that a run takes up.
+/// Choice of the foreign writers of a conversation that a run ends before it takes the conversation over.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Take {
-    /// Nobody: they are named, and nothing is started.
+pub enum WriterTakeover {
+    /// Ends no process: the writers are named, and no run starts.
     #[default]
     Nobody,
-    /// These, by their pids. If somebody else writes it, too, nobody is ended: who they are was not known to
-    /// whoever wrote these down.
+    /// Ends the processes with these pids. If any other process writes the conversation, no process is ended: the
+    /// caller did not know of that one when it listed the pids.
     Only(Vec<u32>),
-    /// Whoever it is.
+    /// Ends every foreign writer.
     Anybody,
 }
 
-impl Take {
-    /// Whether this process is one of those.
-    pub fn means(&self, pid: u32) -> bool {
+impl WriterTakeover {
+    /// True if the process `pid` may be ended.
+    pub fn includes(&self, pid: u32) -> bool {
         match self {
             Self::Nobody => false,
             Self::Only(pids) => pids.contains(&pid),
@@ -74,375 +80,373 @@ impl Take {
         }
     }
 
-    /// Whether anybody may be ended at all.
+    /// True if any process may be ended.
     pub fn takes(&self) -> bool {
         *self != Self::Nobody
     }
 }
 
-impl From<bool> for Take {
+impl From<bool> for WriterTakeover {
     fn from(anybody: bool) -> Self {
         if anybody { Self::Anybody } else { Self::Nobody }
     }
 }
 
-/// What a client asks of a keeper.
+/// A request of a client to a keeper.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
-pub enum Request {
-    /// Make the session and begin its first run. Only the process that started the keeper may.
+pub enum KeeperRequest {
+    /// Create the session and begin its first run. Only the process that started the keeper may.
     Create {
-        /// What to run.
-        spec: Spec,
-        /// What people call it.
+        /// Agent to run, and how to run it.
+        spec: SessionSpec,
+        /// Name of the session; absent if it has only its id.
         name: Option<String>,
-        /// The terminal's size.
-        size: Size,
-        /// Who is ended, of those who write the conversation to take up.
+        /// Size of the terminal.
+        size: WindowSize,
+        /// Foreign writers of the conversation to end first.
         #[serde(default)]
-        take: Take,
-        /// What people sort it by.
+        take: WriterTakeover,
+        /// Tags of the session, in order.
         #[serde(default)]
         tags: Vec<String>,
-        /// The note about the session.
+        /// Note about the session.
         #[serde(default)]
         note: Option<String>,
     },
     /// Begin the next run. Only the process that started the keeper may.
     Resume {
-        /// The terminal's size.
-        size: Size,
-        /// Begin a new conversation instead of going on with the one there was.
+        /// Size of the terminal.
+        size: WindowSize,
+        /// Begin a new conversation instead of the earlier one.
         #[serde(default)]
         fresh: bool,
-        /// Who is ended, of those who write the conversation.
+        /// Foreign writers of the conversation to end first.
         #[serde(default)]
-        take: Take,
-        /// Bring it back if it was put away; else that is refused.
+        take: WriterTakeover,
+        /// Restore the session if it is archived; if false, an archived session is refused.
         #[serde(default)]
         restore: bool,
-        /// With this interface, from now on.
+        /// Interface of the agent, from this run on. Absent: as before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        interface: Option<Interface>,
+        interface: Option<AgentInterface>,
     },
-    /// Go on with another interface of the agent, in the same conversation, once the turn that runs is over. Answered
-    /// when that is on disk.
+    /// Change the agent's interface in the same conversation, once the running turn is over. Answered when the change
+    /// is on disk.
     SwitchInterface {
-        /// Which.
-        to: Interface,
-        /// Interrupt the turn that runs.
+        /// The new interface.
+        to: AgentInterface,
+        /// Interrupt the running turn.
         at_once: bool,
     },
-    /// Make the helper, or begin its next run. Only the process that started the keeper may. Answered
-    /// twice: when it runs, and when it is ready or will not be.
+    /// Create the helper, or begin its next run. Only the process that started the keeper may. Answered twice: when
+    /// the helper runs, and when it is ready or has failed to become ready.
     StartHelper {
-        /// What to run.
-        spec: Spec,
-        /// How it is shared.
-        terms: Terms,
-        /// Who asks for it.
-        owner: Owner,
+        /// Program to run, and how to run it.
+        spec: SessionSpec,
+        /// How sessions share the helper.
+        terms: HelperTerms,
+        /// The first owner.
+        owner: HelperOwner,
     },
-    /// Own this helper; answered when it is ready, or will not be. While it is being ended: answered when
-    /// that is over.
+    /// Become an owner of this helper. Answered when the helper is ready or has failed to become ready; while its run
+    /// is being ended, answered when that run is over.
     Join {
-        /// Who asks for it.
-        owner: Owner,
-        /// What it is taken for.
-        wanted: Wanted,
+        /// The new owner.
+        owner: HelperOwner,
+        /// The helper that the owner expects here; a difference is refused.
+        wanted: HelperRequirements,
     },
-    /// Own this helper no longer; answered when that is recorded.
+    /// Stop being an owner of this helper. Answered when that is recorded.
     Leave {
-        /// Who.
+        /// Id of the session that leaves.
         owner: String,
     },
-    /// What is known.
+    /// Report the status of the session.
     Status,
-    /// End the run; answered when it is over, or proven not to be.
+    /// End the run. Answered when the run is over, or when it is proven that it cannot be ended.
     Stop {
-        /// How long to be patient.
+        /// Time between the polite signal and the kill, in milliseconds.
         grace_ms: u64,
     },
-    /// Give it another name.
+    /// Rename the session.
     Rename {
-        /// The new one.
+        /// The new name.
         name: String,
     },
-    /// Add tags, and take others away.
+    /// Add and remove tags.
     Tag {
-        /// Which to add.
+        /// Tags to add.
         add: Vec<String>,
-        /// Which to take away.
+        /// Tags to remove.
         remove: Vec<String>,
     },
-    /// Write something about it, in place of what was written before.
+    /// Replace the note about the session.
     Note {
-        /// What; nothing to take it away.
+        /// The new note; absent to remove the note.
         note: Option<String>,
     },
-    /// Say when it ends by itself, and what waits for what.
+    /// Change the policy of the session: when it ends by itself, and how its queue goes on after failures.
     SetPolicy {
-        /// What is to be different.
+        /// The settings to change.
         change: PolicyChange,
     },
-    /// See the terminal, and type into it.
+    /// Show the terminal, and let the client type into it if its role allows.
     Attach {
-        /// How.
-        role: Role,
-        /// The client's terminal.
-        size: Size,
+        /// Rights of the client: observe, write, or take over.
+        role: AttachMode,
+        /// Size of the client's terminal.
+        size: WindowSize,
     },
-    /// The client's terminal changed. Counts for the writer only.
+    /// Report a new size of the client's terminal. Counts for the writer only.
     Resize {
         /// The new size.
-        size: Size,
+        size: WindowSize,
     },
-    /// Type, once.
+    /// Type a text once, without attaching.
     Type {
-        /// What.
+        /// Text to type.
         text: String,
-        /// Whether to take the right to type from somebody.
+        /// Take the right to type from the attached writer.
         take: bool,
     },
-    /// The screen as text.
+    /// Return the screen as text.
     Screen {
-        /// With colours.
+        /// Include colours, as ANSI escape sequences.
         ansi: bool,
     },
-    /// One turn.
+    /// Return one turn.
     Turn {
-        /// Its number.
+        /// Number of the turn.
         turn: u64,
     },
-    /// Turns, as many as fit into one answer.
+    /// Return turns, as many as fit into one answer.
     Turns {
-        /// The number of the first turn wanted.
+        /// Number of the first turn wanted.
         from: u64,
-        /// How many turns at most.
+        /// Limit of the number of turns.
         limit: u64,
     },
-    /// Events that happened, as many as fit into one answer.
+    /// Return past events, as many as fit into one answer.
     Events {
-        /// The number of the first event wanted.
+        /// Number of the first event wanted.
         from: u64,
-        /// How many events at most.
+        /// Limit of the number of events.
         limit: u64,
     },
-    /// Be told of events from this number on, and of new output.
-    Watch {
-        /// The first event wanted.
-        from: u64,
-    },
-    /// Answered when the agent takes turns, or will not; if the session changes its interface, when it does with the new one.
+    /// Subscribe to new events and to notices of new output. Past events are on disk.
+    Watch,
+    /// Wait until the agent takes turns, or until it is certain that it will not. If the session changes its
+    /// interface: wait for the new one.
     AwaitAgent,
-    /// Have something said to the agent; answered with a receipt once it is on disk.
+    /// Send a prompt to the agent. Answered with a receipt once the turn is on disk.
     Send {
-        /// What, and how.
+        /// The turn to accept.
         #[serde(flatten)]
         submit: NewTurn,
     },
-    /// Be told what becomes of a turn: what the agent says and does, and how it ends. Answered with a
-    /// receipt.
+    /// Subscribe to one turn: what the agent says and does in it, and how it ends. Answered with a receipt.
     Follow {
-        /// Its number.
+        /// Number of the turn.
         turn: u64,
     },
-    /// Withdraw a turn that waits; answered when that is on disk.
+    /// Withdraw a waiting turn. Answered when that is on disk.
     Withdraw {
-        /// Its number.
+        /// Number of the turn.
         turn: u64,
     },
-    /// Withdraw a turn, or have the agent break it off; answered when that is on disk.
+    /// Withdraw a waiting turn, or have the agent interrupt a running one. Answered when that is on disk.
     Cancel {
-        /// Its number.
+        /// Number of the turn.
         turn: u64,
     },
-    /// Put a turn that waits at another place.
+    /// Move a waiting turn to another place in the queue.
     Move {
-        /// Its number.
+        /// Number of the turn.
         turn: u64,
-        /// How many shall be before it.
+        /// How many turns wait before it after the move.
         to: u64,
     },
-    /// Have a turn that waits say something else.
+    /// Replace the text of a waiting turn.
     Edit {
-        /// Its number.
+        /// Number of the turn.
         turn: u64,
-        /// What it shall say.
+        /// The new text.
         text: String,
     },
-    /// Let no further turn begin.
+    /// Pause the queue: no further turn begins.
     Pause,
-    /// Let the queue go on, whatever held it.
+    /// Resume the queue after any hold.
     GoOn,
-    /// Answer what the agent asked.
+    /// Answer a question of the agent.
     AnswerAsk {
-        /// Which question; the only one if none is named.
+        /// Name of the question. It may be absent if the agent asks only one.
         request: Option<String>,
-        /// What.
-        wish: Wish,
-        /// Only if it is a question of this run: agents number their questions anew in each.
+        /// The answer.
+        wish: QuestionReply,
+        /// Run that the question belongs to; an answer to another run is refused. Agents number their questions anew
+        /// in each run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         epoch: Option<u64>,
     },
-    /// The agent of this run tells what happened, through a hook. Of anybody else it is not taken.
+    /// Report an event of the agent, from a hook. Rejected unless the caller belongs to the current run.
     Hook {
-        /// What.
-        report: Report,
+        /// The reported event.
+        report: HookReport,
     },
     /// Replace the keeper's program in place; the run goes on.
     Restart,
 }
 
-/// A terminal's size.
+/// Size of a terminal, in cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "rows and columns")]
-pub struct Size {
+pub struct WindowSize {
     pub rows: u16,
     pub cols: u16,
 }
 
-impl Default for Size {
+impl Default for WindowSize {
     fn default() -> Self {
         Self { rows: 24, cols: 80 }
     }
 }
 
-/// How to attach.
+/// Role of an attached client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// See and type.
+pub enum AttachMode {
+    /// See the terminal and type into it. Refused while another client types.
     Writer,
-    /// See and type, and take over from the client that types.
+    /// See the terminal and type into it; the client that typed before becomes an observer.
     Take,
-    /// See.
+    /// See the terminal only.
     Observer,
 }
 
-/// What a keeper answers.
+/// Answer of a keeper to a request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
-pub enum Answer {
-    /// Done, and on disk. The state it left.
+pub enum KeeperAnswer {
+    /// The request was carried out, and that is on disk.
     Done {
-        /// What is known now.
-        status: Box<Status>,
+        /// Status of the session after it.
+        status: Box<SessionStatus>,
     },
-    /// It was heard, and that is all there is to know.
+    /// The report of a hook was received. No further answer follows.
     Heard,
-    /// The question that a hook waits on was answered.
+    /// The question that a waiting hook asked was answered.
     Decided {
-        /// Whether the agent may.
+        /// True if the agent may go on.
         allows: bool,
-        /// Why not, or what to do instead.
+        /// Reason of a refusal, or what the agent is to do instead.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// Attached; the screen follows.
     Attached {
-        /// The number to type with; `None` for an observer.
+        /// Fence that the client sends with its keys; absent for an observer.
         fence: Option<u64>,
-        /// The size of the session's terminal.
-        size: Size,
+        /// Size of the session's terminal.
+        size: WindowSize,
         /// True if an application shows the alternate screen.
         alternate: bool,
-        /// The offset of the output up to which the screen that follows has it.
+        /// Offset in the output that the following screen includes everything up to.
         output_end: u64,
     },
     /// The screen as text.
     Screen {
-        /// It.
+        /// Text of the screen.
         text: String,
-        /// The line of it the cursor is on, from zero. A keeper of an earlier version does not tell.
+        /// Line that the cursor is on, from zero. Keepers of earlier versions leave it out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cursor_row: Option<u16>,
     },
-    /// A turn is on disk, and stands there.
+    /// The turn is on disk.
     Receipt {
-        /// Which, and where.
-        receipt: Box<Receipt>,
+        /// The receipt of the turn, with its place in the queue.
+        receipt: Box<TurnReceipt>,
     },
-    /// One turn.
+    /// The requested turn.
     Turn {
-        /// It.
+        /// The turn itself.
         turn: Box<TurnView>,
-        /// True if something holds the queue that only a user can mend.
+        /// True if the queue has a hold that only a user can clear.
         needs_someone: bool,
     },
-    /// Turns. There are more if the last of them is not the last turn; a turn that is too long for a frame is left out,
-    /// and is only in the files.
+    /// Turns, in order. There are more if the last one here is not the last turn of the session. A turn that is too
+    /// long for a frame is left out, and is only in the files.
     Turns(TurnPage),
-    /// Events, in order. There are more if the last of them is not the last event; an event that is too long for a frame
-    /// is left out, and is only in the files.
+    /// Events, in order. There are more if the last one here is not the last event of the session. An event that is
+    /// too long for a frame is left out, and is only in the files.
     Events {
-        /// Them.
-        events: Vec<Numbered>,
-        /// The number of the last event there is.
+        /// The events with their numbers.
+        events: Vec<NumberedEntry>,
+        /// Number of the last event of the session.
         seq: u64,
     },
-    /// It did not happen.
+    /// The request was refused or failed.
     Problem {
-        /// Why.
+        /// The error, with a hint.
         problem: crate::Problem,
     },
 }
 
 /// An event with its number.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Numbered {
-    /// The event's number.
+pub struct NumberedEntry {
+    /// Number of the event in the journal.
     pub seq: u64,
-    /// What happened, and when.
+    /// The event and its time.
     #[serde(flatten)]
-    pub entry: Entry,
+    pub entry: EventEntry,
 }
 
-/// What a keeper tells without being asked again.
+/// News that a keeper sends to a subscribed client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "notice", rename_all = "snake_case")]
-pub enum Notice {
-    /// Something happened.
+pub enum KeeperNotice {
+    /// An event happened.
     Event {
-        /// Its number.
+        /// Number of the event.
         seq: u64,
-        /// It.
+        /// The event and its time.
         #[serde(flatten)]
-        entry: Box<Entry>,
+        entry: Box<EventEntry>,
     },
-    /// The agent wrote: output now reaches this far.
+    /// The agent wrote output.
     Output {
-        /// The offset behind the last byte.
+        /// Offset behind the last byte of the output.
         end: u64,
     },
-    /// A piece of the answer to the turn you follow.
+    /// A piece of the agent's answer to the followed turn.
     Said {
-        /// The turn's number.
+        /// Number of the turn.
         turn: u64,
-        /// It.
+        /// The piece of text.
         text: String,
     },
-    /// What the agent does about the turn you follow.
+    /// Activity of the agent in the followed turn.
     Doing {
-        /// The turn's number.
+        /// Number of the turn.
         turn: u64,
         /// `thinking`, `writing`, or the name of a tool.
         what: String,
-        /// The tool's command or file, one line.
+        /// Command or file of the tool, on one line.
         detail: String,
-        /// Tokens used in this turn so far.
+        /// Tokens used in this turn so far; absent if the agent does not report it.
         tokens: Option<u64>,
     },
-    /// Another client types now; you observe.
+    /// Another client took the right to type; this client observes from now on.
     Replaced {
-        /// Who, for people.
+        /// Location of the other client, for people.
         by: String,
-        /// The size of the session's terminal. A whole screen follows.
-        size: Size,
+        /// Size of the session's terminal. A whole screen follows.
+        size: WindowSize,
     },
-    /// The session's terminal has another size; for observers, and a whole screen follows.
+    /// The session's terminal has a new size. Sent to observers; a whole screen follows.
     Resized {
-        /// The size of the writer's terminal.
-        size: Size,
+        /// Size of the writer's terminal.
+        size: WindowSize,
     },
 }

@@ -1,36 +1,39 @@
 //! Events as they are stored and shown: JSON, tolerant of what older versions left out.
 //!
-//! `core` has its own types without serde; see `paper` for how the two are kept alike.
+//! Promise: an event of any older version can be read.
+//! Not here: the rules. `core` has its own types without serde; see `paper` for how the two are kept alike.
+//! Start with [`EventEntry`].
 
 use berth_core as core;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::helper::{Leaving, Owner, Terms};
-use crate::paper::{by_from, mirror};
+use crate::helper::{HelperOwner, HelperTerms, LeaveReason};
+use crate::mirror::{by_from, mirror};
 use crate::turn::{
-    Able, Ask, Cancel, Conversation, Edge, Expiry, Hold, Origin, Policy, Prompt, Release, Reply, TurnEnd,
+    ActivityChange, AgentCapabilities, AgentQuestion, CancelRequest, ChosenReply, Conversation,
+    ConversationOrigin, QueueHold, ReleaseReason, SessionExpiry, SessionPolicy, TurnEnd, TurnPrompt,
 };
 
 /// One event with its time: a line of `berth log --json`, a payload of the journal.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Entry {
-    /// Wall clock, milliseconds since 1970. For people.
+pub struct EventEntry {
+    /// Time of the event by the wall clock, in milliseconds since 1970. For people.
     #[serde(default)]
     pub at_ms: u64,
-    /// What happened.
+    /// The event itself.
     #[serde(flatten)]
     pub event: Event,
 }
 
 mirror! {
-    /// [`core::Event`] on paper.
+    /// Event of a session. Mirrors [`core::Event`], which explains each kind.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(tag = "event", rename_all = "snake_case")]
     pub enum Event [checked] {
         Created {
             #[serde(flatten)]
-            spec: Spec,
+            spec: SessionSpec,
             #[serde(default)]
             name: Option<String>,
         },
@@ -40,16 +43,16 @@ mirror! {
         RunStarting {
             epoch: u64,
             #[serde(default)]
-            keeper: Process,
+            keeper: ProcessRef,
             #[serde(default)]
             output_from: u64,
             #[serde(default)]
-            boundary: Boundary,
+            boundary: RunBoundary,
         },
         RunStarted {
             epoch: u64,
             #[serde(default)]
-            agent: Process,
+            agent: ProcessRef,
         },
         StopRequested {
             epoch: u64,
@@ -60,7 +63,7 @@ mirror! {
         },
         AgentExited {
             epoch: u64,
-            exit: Exit,
+            exit: ProcessExit,
             #[serde(default)]
             oom: bool,
             #[serde(default)]
@@ -81,7 +84,7 @@ mirror! {
         },
         RunEnded {
             epoch: u64,
-            outcome: Outcome,
+            outcome: RunOutcome,
         },
         WriterGranted {
             fence: u64,
@@ -108,20 +111,20 @@ mirror! {
         },
         Declared {
             #[serde(flatten)]
-            terms: Terms,
+            terms: HelperTerms,
         },
         Respecified {
             #[serde(flatten)]
-            spec: Spec,
+            spec: SessionSpec,
         },
         OwnerJoined {
             #[serde(flatten)]
-            owner: Owner,
+            owner: HelperOwner,
         },
         OwnerLeft {
             owner: String,
             #[serde(default)]
-            why: Leaving,
+            why: LeaveReason,
             #[serde(default)]
             stop_at_boot_ms: Option<u64>,
         },
@@ -144,7 +147,7 @@ mirror! {
             by: Actor,
         },
         InterfaceChosen {
-            interface: Interface,
+            interface: AgentInterface,
             #[serde(default)]
             at_once: bool,
             #[serde(default)]
@@ -153,7 +156,7 @@ mirror! {
         AgentReady {
             epoch: u64,
             #[serde(flatten)]
-            able: Able,
+            able: AgentCapabilities,
             #[serde(default)]
             at_boot_ms: u64,
         },
@@ -162,12 +165,12 @@ mirror! {
         },
         EdgeSeen {
             epoch: u64,
-            edge: Edge,
+            edge: ActivityChange,
         },
         TurnAccepted {
             turn: u64,
             #[serde(flatten)]
-            prompt: Prompt,
+            prompt: TurnPrompt,
         },
         TurnDelivered {
             turn: u64,
@@ -182,7 +185,7 @@ mirror! {
         CancelRequested {
             turn: u64,
             #[serde(flatten)]
-            cancel: Cancel,
+            cancel: CancelRequest,
         },
         TurnEnded {
             turn: u64,
@@ -198,12 +201,12 @@ mirror! {
         },
         Asked {
             #[serde(flatten)]
-            ask: Ask,
+            ask: AgentQuestion,
         },
         Answered {
             request: String,
             #[serde(flatten)]
-            reply: Reply,
+            reply: ChosenReply,
             #[serde(default)]
             by: Actor,
         },
@@ -211,7 +214,7 @@ mirror! {
             request: String,
         },
         QueueHeld {
-            hold: Hold,
+            hold: QueueHold,
         },
         QueueResumed {
             #[serde(default)]
@@ -231,13 +234,13 @@ mirror! {
         },
         Released {
             epoch: u64,
-            why: Release,
+            why: ReleaseReason,
             #[serde(default)]
             kill_at_boot_ms: u64,
         },
         ExpirySet {
             #[serde(flatten)]
-            expiry: Expiry,
+            expiry: SessionExpiry,
         },
         Archived {
             #[serde(default)]
@@ -267,23 +270,23 @@ mirror! {
         },
         PolicySet {
             #[serde(default)]
-            policy: Policy,
+            policy: SessionPolicy,
         },
         Warned {
             what: String,
         },
     }
 
-    /// [`core::Spec`] on paper.
+    /// Program of a session, and how to run it.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
-    pub struct Spec {
+    pub struct SessionSpec {
         pub driver: String,
         pub command: Vec<String>,
         pub cwd: String,
         pub env: Vec<(String, String)>,
         pub key: Option<String>,
-        pub limits: Limits,
+        pub limits: RunLimits,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub agent: Option<String>,
         #[serde(rename = "conversation_kind", skip_serializing_if = "String::is_empty")]
@@ -291,11 +294,11 @@ mirror! {
         #[serde(skip_serializing_if = "is_default")]
         pub terminal: TerminalTraits,
         #[serde(skip_serializing_if = "is_default")]
-        pub origin: Origin,
+        pub origin: ConversationOrigin,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub again: Vec<String>,
         #[serde(skip_serializing_if = "is_default")]
-        pub policy: Policy,
+        pub policy: SessionPolicy,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub parent: Option<String>,
         #[serde(skip_serializing_if = "is_default")]
@@ -304,7 +307,7 @@ mirror! {
         pub other: Option<InterfaceLaunch>,
     }
 
-    /// [`core::TerminalTraits`] on paper: the keeper of a new session sets it by the kind of the agent.
+    /// Peculiarities of an agent in a terminal. The keeper of a new session sets them by the kind of the agent.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
     pub struct TerminalTraits {
@@ -312,16 +315,16 @@ mirror! {
         pub hash_makes_note: bool,
     }
 
-    /// How people and berth reach an agent: `chat` (berth speaks the agent's protocol) or `terminal` (what the agent paints
+    /// Interface between people and an agent: `chat` (berth speaks the agent's protocol) or `terminal` (what the agent paints
     /// itself).
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
-    pub enum Interface {
+    pub enum AgentInterface {
         Chat,
         Terminal,
     }
 
-    /// [`core::InterfaceLaunch`] on paper.
+    /// Driver and commands of the agent's other interface.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
     pub struct InterfaceLaunch {
@@ -331,34 +334,34 @@ mirror! {
         pub again: Vec<String>,
     }
 
-    /// [`core::Limits`] on paper.
+    /// Resource limits of each run; null is no limit.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
-    pub struct Limits {
+    pub struct RunLimits {
         pub memory_bytes: Option<u64>,
         pub processes: Option<u64>,
         pub cpu_percent: Option<u64>,
     }
 
-    /// [`core::Boundary`] on paper.
+    /// Means that hold the processes of a run together.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
-    pub struct Boundary {
+    pub struct RunBoundary {
         pub cgroup: Option<String>,
         pub missing: Option<String>,
         pub limited_in: Vec<String>,
     }
 
-    /// [`core::Process`] on paper.
+    /// Identity of a process: its pid, start time and boot.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
-    pub struct Process {
+    pub struct ProcessRef {
         pub pid: u32,
         pub start_ticks: u64,
         pub boot: String,
     }
 
-    /// [`core::Actor`] on paper.
+    /// Client that asked for something: its pid, user id and location.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
     pub struct Actor {
@@ -368,33 +371,33 @@ mirror! {
         pub place: String,
     }
 
-    /// [`core::Exit`] on paper.
+    /// Exit of a process: its code, or the signal that ended it.
     #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
-    pub enum Exit {
+    pub enum ProcessExit {
         Code(code: i32),
         Signal(signal: i32),
     }
 
-    /// [`core::Outcome`] on paper.
+    /// Outcome of a run.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
-    pub enum Outcome {
-        Exited(exit: Exit),
+    pub enum RunOutcome {
+        Exited(exit: ProcessExit),
         OutOfMemory,
         StartFailed(reason: String),
         Lost,
     }
 }
 
-impl Interface {
-    /// The word people see.
+impl AgentInterface {
+    /// Word that people see.
     pub fn word(self) -> &'static str {
-        core::Interface::from(self).word()
+        core::AgentInterface::from(self).word()
     }
 }
 
-/// [`core::Grant`] on paper, in the words of [`crate::Scope`]. A word of a later version grants nothing here.
+/// Rights of processes in a session towards berth, in the words of scopes. A word of a later version grants nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "mirrors berth_core::Grant")]
@@ -411,25 +414,25 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-impl Entry {
-    /// Puts an event on paper.
+impl EventEntry {
+    /// Converts an event for storage.
     pub fn new(at_ms: u64, event: &core::Event) -> Self {
         Self { at_ms, event: event.clone().into() }
     }
 
-    /// Reads it back. Fails on a name or an id no version of ours would write.
+    /// Converts it back. Fails on a name or an id that no version of berth would write.
     pub fn to_core(&self) -> Result<core::Event, BadRecord> {
         self.event.clone().try_into()
     }
 }
 
-/// Why an event cannot be one of ours.
+/// Reason why a stored event is rejected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BadRecord {
-    /// A name nobody could have given.
+    /// A name that is not a valid session name.
     #[error("{0}")]
     Name(core::BadName),
-    /// An id nobody could have.
+    /// A text that is not a valid session id.
     #[error("`{0}` is not the id of a session")]
     Id(String),
 }
@@ -464,8 +467,8 @@ impl From<Grant> for core::Grant {
 
 by_from!(Grant);
 
-impl Exit {
-    /// As a shell reports it: the code, or 128 + the signal.
+impl ProcessExit {
+    /// Exit code as a shell reports it: the code, or 128 + the signal.
     pub(crate) fn shell_code(self) -> i32 {
         match self {
             Self::Code(code) => code,

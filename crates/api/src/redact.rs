@@ -1,22 +1,22 @@
-//! Command lines for people, with the secrets taken out.
+//! Redaction of secrets in command lines and other texts for people.
 //!
-//! Promise: what looks like a secret, by its name, its neighbour or its shape, is shown as `***`. In doubt
-//! it is masked: a word too many costs a look elsewhere, a secret too few stays in a log for ever.
-//! Not here: what people typed as their own record (`show --json` gives it back as it was), and secrets
-//! that look like any other word: `-p hunter2` cannot be told from a port. Which callers get a command line only
-//! masked is decided in [`crate::viewer`].
-//! Start with [`command_line`].
+//! Promise: a text that looks like a secret, by its name, its neighbour or its shape, is shown as `***`. In doubt it
+//! is redacted: one word too many costs a second look, one secret too few stays in a log for ever.
+//! Not here: the user's own record (`show --json` returns the command as it was typed), and secrets that look like
+//! any other word: `-p hunter2` cannot be told from a port. Which callers get only a redacted command line is decided
+//! in [`crate::viewer`].
+//! Start with [`redact_command_line`].
 
-/// What stands where a secret was.
+/// Text that replaces a secret.
 const MASK: &str = "***";
 
-/// A name with one of these in it names a secret.
+/// Parts of a name that mark it as the name of a secret.
 const SECRET_NAMES: [&str; 10] =
     ["key", "token", "secret", "password", "passwd", "passphrase", "credential", "auth", "bearer", "cookie"];
-/// Words that contain one of the above and mean no harm. `auth` in `authorization` does.
+/// Harmless words that contain one of the parts above. `auth` in `authorization` is not harmless.
 const HARMLESS_WORDS: [&str; 8] =
     ["author", "keyboard", "keymap", "keyring", "keyword", "monkey", "tokenizer", "tokeniser"];
-/// How the secrets of well known services begin, all of them followed by letters, digits, `-` and `_`.
+/// Beginnings of the secrets of well-known services; letters, digits, `-` and `_` follow.
 const SECRET_BEGINNINGS: [&str; 30] = [
     "sk-",
     "sk_live_",
@@ -49,11 +49,11 @@ const SECRET_BEGINNINGS: [&str; 30] = [
     "lin_api_",
     "tskey-",
 ];
-/// How berth's own tokens begin; 49 letters and digits follow.
+/// Beginning of berth's own tokens; 49 letters and digits follow.
 const BERTH_BEGINNING: &str = "berth_";
 /// The shortest text after `berth_` that counts as a token: the names of our crates begin with `berth_` as well.
 const SHORTEST_BERTH_SECRET: usize = 32;
-/// Addresses whose path is the secret: how the host ends, and how the path begins. The rest of the address is masked.
+/// Addresses whose path is the secret: end of the host, and beginning of the path. The rest of the address is redacted.
 const SECRET_PATHS: [(&str, &str); 11] = [
     ("hooks.slack.com", "/services/"),
     ("hooks.slack.com", "/workflows/"),
@@ -73,13 +73,13 @@ const WEAK_NAMES: [&str; 6] = ["private", "licen", "salt", "seed", "signature", 
 const SHORTEST_RANDOM: usize = 20;
 /// The least entropy of a random value, in bits per letter. Short English text without spaces has fewer than 3.
 const LEAST_BITS: f64 = 3.5;
-/// What follows such a beginning is at least this long.
+/// Shortest text after one of [`SECRET_BEGINNINGS`] that counts as a secret.
 const SHORTEST_SECRET: usize = 8;
-/// What may stand between a header's name and the secret.
+/// Words that may stand between a header's name and the secret.
 const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "Digest "];
 
 /// A command as one would type it, on one line, with `***` for each secret.
-pub fn command_line(argv: &[String]) -> String {
+pub fn redact_command_line(argv: &[String]) -> String {
     let quoted = |word: &String| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
         if !word.is_empty() && word.replace(MASK, "x").chars().all(plain) {
@@ -88,33 +88,32 @@ pub fn command_line(argv: &[String]) -> String {
             format!("'{}'", word.replace('\'', r"'\''"))
         }
     };
-    one_line(&words(argv).iter().map(quoted).collect::<Vec<_>>().join(" "))
+    one_line(&redact_words(argv).iter().map(quoted).collect::<Vec<_>>().join(" "))
 }
 
-/// What kind of thing it is, without what is in it: `Send` of a request that sends something.
-pub fn kind(value: &impl std::fmt::Debug) -> String {
-    /// Takes letters, and fails at anything else, so that the rest is not even written.
-    struct Letters(String);
-    impl std::fmt::Write for Letters {
+/// Name of the variant of an enum, without its contents: `Send` for a request that sends a prompt.
+pub fn enum_word(value: &impl std::fmt::Debug) -> String {
+    /// Takes letters and fails at any other character, so that the contents are not even formatted.
+    struct LettersOnly(String);
+    impl std::fmt::Write for LettersOnly {
         fn write_str(&mut self, text: &str) -> std::fmt::Result {
             let end = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
             self.0.push_str(&text[..end]);
             if end < text.len() { Err(std::fmt::Error) } else { Ok(()) }
         }
     }
-    let mut letters = Letters(String::new());
+    let mut letters = LettersOnly(String::new());
     let _ = std::fmt::write(&mut letters, format_args!("{value:?}"));
     letters.0
 }
 
-/// Text that is not split into words (a script, the title a program gave itself), with `***` for each
-/// secret.
-pub fn text(text: &str) -> String {
-    one_line(&masked(text, Reach::Value))
+/// Redacts a text that is not split into words, such as a script or a title that a program gave itself.
+pub fn redact_text(text: &str) -> String {
+    one_line(&masked(text, SecretReach::Value))
 }
 
 /// The words of a command with `***` for each secret.
-pub fn words(argv: &[String]) -> Vec<String> {
+pub fn redact_words(argv: &[String]) -> Vec<String> {
     let before = std::iter::once("").chain(argv.iter().map(String::as_str));
     argv.iter().zip(before).map(|(word, before)| mask_word(word, before)).collect()
 }
@@ -131,22 +130,22 @@ fn mask_word(word: &str, before: &str) -> String {
         return format!("{user}:{MASK}");
     }
     let is_script = is_option(before) && !before.starts_with("--") && before.ends_with('c');
-    masked(word, if is_script { Reach::Value } else { Reach::Word })
+    masked(word, if is_script { SecretReach::Value } else { SecretReach::Word })
 }
 
-/// How a text is read: which names in it announce a secret, and where the secret ends.
+/// Reading of a text: which names in it announce a secret, and where the secret ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
-    /// To the end: it was one word when it was given, spaces and all.
+enum SecretReach {
+    /// Redact to the end: the text was one word of the command, spaces included.
     Word,
-    /// As far as a value in a script would.
+    /// Redact as far as a value in a script goes.
     Value,
     /// The text is a value. A name in it counts only before `=`, as in the query of an address: a `PATH` contains
     /// directories such as `keys` followed by a colon.
     Setting,
 }
 
-fn masked(text: &str, reach: Reach) -> String {
+fn masked(text: &str, reach: SecretReach) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(letter) = rest.chars().next() {
@@ -159,16 +158,16 @@ fn masked(text: &str, reach: Reach) -> String {
         let after = &rest[run.len()..];
         let at_start = rest.len() == text.len();
         if run.starts_with("-----BEGIN") {
-            // A key in the open: nothing behind it is worth the risk.
+            // A private key: nothing behind it is worth the risk of showing it.
             return shown + MASK;
         }
         if is_secret(run) {
             shown.push_str(MASK);
             rest = after;
         } else if let Some((between, value)) = value_of(run, after)
-            && (reach != Reach::Setting || is_setting(&shown, after))
+            && (reach != SecretReach::Setting || is_setting(&shown, after))
         {
-            let whole = at_start && reach == Reach::Word;
+            let whole = at_start && reach == SecretReach::Word;
             let opened = shown.chars().next_back();
             let end = if whole { value.len() } else { end_of(value, opened, between) };
             let masked = if is_harmless_value(run, &value[..end]) { &value[..end] } else { MASK };
@@ -192,20 +191,20 @@ fn is_name_letter(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.".contains(c)
 }
 
-/// Whether a name is set to a value: `=` follows the name, and the name begins the text or follows a separator.
+/// True if a name is set to a value: `=` follows the name, and the name begins the text or follows a separator.
 fn is_setting(before: &str, after: &str) -> bool {
     let separates = |c: char| c.is_whitespace() || "?&;'\"".contains(c);
     after.starts_with('=') && before.chars().next_back().is_none_or(separates)
 }
 
-/// Whether it is written like an option. A secret may begin with a dash, but then it has capital letters
-/// or digits in it.
+/// True if the word is written like an option. A secret may begin with a dash as well, but then it has capital
+/// letters or digits in it.
 fn is_option(word: &str) -> bool {
     let name = word.split('=').next().unwrap_or_default().trim_start_matches('-');
     word.starts_with('-') && name.bytes().all(|byte| byte.is_ascii_lowercase() || b"-_".contains(&byte))
 }
 
-/// Whether what goes by this name is a secret.
+/// True if values of this name are secrets.
 fn is_secret_name(name: &str) -> bool {
     let mut name = name.to_ascii_lowercase().replace("authoriz", "auth").replace("authoris", "auth");
     for harmless in HARMLESS_WORDS {
@@ -221,26 +220,26 @@ fn is_secret_name(name: &str) -> bool {
         || name.contains("amz-signature")
 }
 
-/// Whether a variable is a secret: by its name, or by a value that has the shape of a secret or contains one.
+/// True if a variable is a secret: by its name, or by a value that has the shape of a secret or contains one.
 pub fn is_secret_variable(name: &str, value: &str) -> bool {
     (is_secret_name(name) && !is_harmless_value(name, value))
         || is_webhook(name, value)
         || is_random_secret(name, value)
-        || masked(value, Reach::Setting) != value
+        || masked(value, SecretReach::Setting) != value
 }
 
-/// Whether this is the address of a webhook. Such an address is a password, whatever service it belongs to.
+/// True if the value is the address of a webhook. Such an address is a password, whatever service it belongs to.
 fn is_webhook(name: &str, value: &str) -> bool {
     name.to_ascii_lowercase().contains("webhook") && value.starts_with("http")
 }
 
-/// Whether the value looks random and the name is one that some secrets have.
+/// True if the value looks random and the name is one that some secrets have.
 fn is_random_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_lowercase();
     WEAK_NAMES.iter().any(|weak| name.contains(weak)) && looks_random(value)
 }
 
-/// Whether a value is long, mixes letters and digits, and does not repeat itself. A path or a sentence does not look
+/// True if a value is long, mixes letters and digits, and does not repeat itself. A path or a sentence does not look
 /// random.
 fn looks_random(value: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-".contains(&byte);
@@ -258,17 +257,17 @@ fn looks_random(value: &str) -> bool {
     bits.sum::<f64>() >= LEAST_BITS
 }
 
-/// Language models are told how many tokens they may use; that is no secret.
+/// True for a number of tokens: language models are given such limits, and they are not secret.
 fn is_harmless_value(name: &str, value: &str) -> bool {
     let counts = name.to_ascii_lowercase().ends_with("tokens");
     counts && value.len() < SHORTEST_SECRET && value.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether it has the shape of a secret, whatever its name.
+/// True if the text has the shape of a secret, whatever its name.
 fn is_secret(run: &str) -> bool {
     let begins =
         |beginning: &&str| run.strip_prefix(*beginning).is_some_and(|rest| rest.len() >= SHORTEST_SECRET);
-    // Slack: xoxb-, xoxp-, xapp- and whatever comes next.
+    // Slack: xoxb-, xoxp-, xapp- and later ones.
     let slack = ["xox", "xapp"].iter().any(|beginning| run.starts_with(beginning)) && run.len() > 12;
     let jwt = run.starts_with("eyJ") && run.matches('.').count() >= 2 && run.len() > 20;
     let of_berth = run.strip_prefix(BERTH_BEGINNING).is_some_and(|rest| {
@@ -277,8 +276,8 @@ fn is_secret(run: &str) -> bool {
     SECRET_BEGINNINGS.iter().any(begins) || (slack && run.contains('-')) || jwt || of_berth
 }
 
-/// For a name of a secret: what leads to its value (`=`, `: "`, a space after an option), and the text
-/// from the value on.
+/// For the name of a secret: the text before its value (`=`, `: "`, a space after an option), and the text from the
+/// value on.
 fn value_of<'t>(name: &str, after: &'t str) -> Option<(&'t str, &'t str)> {
     let is_secret = is_secret_name(name);
     if !is_secret && !name.to_ascii_lowercase().contains("webhook") {
@@ -286,7 +285,7 @@ fn value_of<'t>(name: &str, after: &'t str) -> Option<(&'t str, &'t str)> {
     }
     let mut value = after.strip_prefix(['"', '\'']).unwrap_or(after).trim_start();
     match value.strip_prefix([':', '=']) {
-        // `token://` is no header.
+        // `token://` is not a header.
         Some(rest) if !rest.starts_with("//") => value = rest.trim_start(),
         None if is_option(name) && after.starts_with(' ') && !is_option(value) => {}
         Some(_) | None => return None,
@@ -299,8 +298,8 @@ fn value_of<'t>(name: &str, after: &'t str) -> Option<(&'t str, &'t str)> {
     (is_meant && !value.is_empty()).then(|| (&after[..after.len() - value.len()], value))
 }
 
-/// Where a value ends that is part of a longer text. `opened` is the letter before the name: in
-/// `-H 'Cookie: a; b'` the value ends with the quote that began before it.
+/// Finds the end of a value in a longer text. `opened` is the character before the name: in `-H 'Cookie: a; b'` the
+/// value ends with the quote that began before the name.
 fn end_of(value: &str, opened: Option<char>, between: &str) -> usize {
     let is_quote = |c: &char| matches!(c, '"' | '\'');
     let inner = between.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ').chars().next_back();
@@ -319,8 +318,8 @@ fn end_of(value: &str, opened: Option<char>, between: &str) -> usize {
     end.unwrap_or(value.len())
 }
 
-/// For `scheme://user:password@host`: the user with its colon, and the text from the `@` on. What stands
-/// alone before the `@` is masked for the web, where it is a token, and is a user elsewhere.
+/// For `scheme://user:password@host`: the user with its colon, and the text from the `@` on. A single word before the
+/// `@` is redacted for the web, where it is a token, and shown elsewhere, where it is a user.
 fn user_of<'t>(scheme: &str, after: &'t str) -> Option<(&'t str, &'t str)> {
     let authority = after.strip_prefix("://")?;
     let end = authority.find(|c: char| c.is_whitespace() || "/?#\"'`<>".contains(c));
@@ -350,7 +349,7 @@ fn secret_path_of<'t>(scheme: &str, after: &'t str) -> Option<(&'t str, &'t str)
     (shown < behind).then(|| (&after[..shown], &after[behind..]))
 }
 
-/// No line ends and no escape sequences: others chose these letters.
+/// Replaces line ends and escape sequences: the text may be chosen by an attacker.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -361,15 +360,15 @@ mod tests {
 
     #[test]
     fn the_kind_of_a_thing_has_nothing_of_what_is_in_it() {
-        assert_eq!(kind(&Some("s3cret")), "Some");
-        assert_eq!(kind(&crate::Request::Status), "Status");
-        let request = crate::Request::Type { text: "s3cret".to_owned(), take: false };
-        assert_eq!(kind(&request), "Type");
-        assert_eq!(kind(&"s3cret"), "");
+        assert_eq!(enum_word(&Some("s3cret")), "Some");
+        assert_eq!(enum_word(&crate::KeeperRequest::Status), "Status");
+        let request = crate::KeeperRequest::Type { text: "s3cret".to_owned(), take: false };
+        assert_eq!(enum_word(&request), "Type");
+        assert_eq!(enum_word(&"s3cret"), "");
     }
 
     fn shown(argv: &[&str]) -> String {
-        command_line(&argv.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        redact_command_line(&argv.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
@@ -459,12 +458,12 @@ mod tests {
             "post https://hooks.slack.com/services/*** x"
         );
         assert_eq!(
-            text("curl 'https://discord.com/api/webhooks/1/abc?wait=1' -d x"),
+            redact_text("curl 'https://discord.com/api/webhooks/1/abc?wait=1' -d x"),
             "curl 'https://discord.com/api/webhooks/***' -d x"
         );
         assert_eq!(shown(&["post", "https://slack.com/services/x"]), "post https://slack.com/services/x");
         assert_eq!(shown(&["x", "--webhook-url", "https://host/in/abc"]), "x --webhook-url ***");
-        assert_eq!(text("webhook: the server answered 500"), "webhook: the server answered 500");
+        assert_eq!(redact_text("webhook: the server answered 500"), "webhook: the server answered 500");
     }
 
     #[test]
@@ -503,15 +502,15 @@ mod tests {
             shown(&["bash", "-lc", "TOKEN=abc claude --api-key x --model y && echo 'a: b'"]),
             r"bash -lc 'TOKEN=*** claude --api-key *** --model y && echo '\''a: b'\'''"
         );
-        assert_eq!(text(r#"{"apiKey": "a b\"c", "port": 1}"#), r#"{"apiKey": "***", "port": 1}"#);
-        assert_eq!(text("export PASSWORD='a b' X=1"), "export PASSWORD='***' X=1");
-        assert_eq!(text("curl -H 'Cookie: a=b; c=d' x"), "curl -H 'Cookie: ***' x");
-        assert_eq!(text("postgres: ada db [local] idle"), "postgres: ada db [local] idle");
-        assert_eq!(text("k <<E\n-----BEGIN RSA PRIVATE KEY-----\nMII"), "k <<E ***");
+        assert_eq!(redact_text(r#"{"apiKey": "a b\"c", "port": 1}"#), r#"{"apiKey": "***", "port": 1}"#);
+        assert_eq!(redact_text("export PASSWORD='a b' X=1"), "export PASSWORD='***' X=1");
+        assert_eq!(redact_text("curl -H 'Cookie: a=b; c=d' x"), "curl -H 'Cookie: ***' x");
+        assert_eq!(redact_text("postgres: ada db [local] idle"), "postgres: ada db [local] idle");
+        assert_eq!(redact_text("k <<E\n-----BEGIN RSA PRIVATE KEY-----\nMII"), "k <<E ***");
     }
 
     #[test]
-    fn what_only_sounds_like_a_secret_is_shown() {
+    fn words_that_only_resemble_secrets_are_shown() {
         for line in [
             "agent --max-tokens 4096",
             "agent --max-tokens=4096 --author Ada --keyboard us",

@@ -1,30 +1,31 @@
-//! What somebody may do: the words of tokens and of grants.
+//! Scopes: the rights that tokens and grants give.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a token allows. Each includes the ones before it.
+/// Rights of a token. Each scope includes the ones before it.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
-    /// Look: lists, states, transcripts, screens, events.
+pub enum AccessScope {
+    /// Read: lists, states, transcripts, screens, events.
     Read,
-    /// Say something: turns, the queue, new sessions of an agent of the table as it is.
+    /// Give work: send turns, change the queue, start sessions with an agent of the table as it is.
     Send,
-    /// Decide: start any command, stop, answer what an agent asks, type into a terminal, archive, helpers, sweep.
+    /// Control: start any command, stop, answer an agent's questions, type into a terminal, archive, manage helpers,
+    /// sweep.
     Control,
-    /// Everything: delete for good, make tokens.
+    /// Everything, including deletion for good and making tokens.
     Admin,
 }
 
-impl Scope {
-    /// All of them, the least first.
+impl AccessScope {
+    /// All scopes, the smallest first.
     pub const ALL: [Self; 4] = [Self::Read, Self::Send, Self::Control, Self::Admin];
 
-    /// As it is written.
+    /// Word that stands for the scope.
     pub fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -34,13 +35,13 @@ impl Scope {
         }
     }
 
-    /// The scope that is written so.
+    /// Finds a scope by its word.
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.word() == word)
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for AccessScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }

@@ -1,13 +1,13 @@
-//! A whole [`core::Session`] on paper: what a replay of all its events comes to, so that nobody has to replay them.
+//! A whole [`core::Session`] in a storable form: the result of replaying all its events, which saves the replay.
 //!
-//! Promise: what is written is read back as it was, but for the keys of turns: those come from the turn index
-//! ([`core::Turns::remember_key`]). A new field of the session breaks the build here.
+//! Promise: a snapshot is read back unchanged, except for the keys of turns: those come from the turn index
+//! ([`core::SessionTurns::remember_key`]). A new field of the session breaks the build here.
 //! Not here: files, checksums, and whether a snapshot fits its journal. It is derived state: a snapshot of another
 //! [`FORMAT`] is discarded, and no version reads that of another one.
 //!
-//! Times on the boot clock are stored as they are. Those of deadlines (`StartBy`, `Expiry`, `Hold::Retrying`) have their
+//! Times on the boot clock are stored as they are. Those of deadlines (`StartDeadline`, `SessionExpiry`, `QueueHold::Retrying`) have their
 //! boot with them. All others are of the run that is live, whose boot is that of [`SessionSnapshot`]'s `keeper`:
-//! `Ending::kill_at_boot_ms`, `Sharing::stop_at_boot_ms`, `Turns::quiet_since_boot_ms` and the `Cancel` of the turn the
+//! `EndingRun::kill_at_boot_ms`, `HelperSharing::stop_at_boot_ms`, `SessionTurns::quiet_since_boot_ms` and the `CancelRequest` of the turn the
 //! agent has. The end of that run clears them.
 //! Start with [`SessionSnapshot`].
 
@@ -16,18 +16,21 @@ use std::collections::{BTreeMap, VecDeque};
 use berth_core as core;
 use serde::{Deserialize, Serialize};
 
-use crate::helper::{Owner, Terms};
-use crate::paper::mirror;
-use crate::record::{Actor, BadRecord, Boundary, Exit, Interface, Outcome, Process, Spec};
+use crate::helper::{HelperOwner, HelperTerms};
+use crate::mirror::mirror;
+use crate::record::{
+    Actor, AgentInterface, BadRecord, ProcessExit, ProcessRef, RunBoundary, RunOutcome, SessionSpec,
+};
 use crate::turn::{
-    Able, Ask, Cancel, Conversation, Edge, Expiry, Final, Hold, Manner, Release, Retry, StartBy,
+    ActivityChange, AgentCapabilities, AgentQuestion, CancelRequest, Conversation, FinalState, QueueHold,
+    ReleaseReason, SendMode, SessionExpiry, StartDeadline, TurnRetry,
 };
 
-/// The number of this format. Any change of a type in this file, of a type it uses or of the hash functions of
-/// `berth_core` needs another one.
+/// Number of this format. Any change of a type in this file, of a type it uses or of the hash functions of
+/// `berth_core` needs a new number.
 pub const FORMAT: u32 = 2;
 
-/// [`core::Session`] on paper, without the keys of its turns.
+/// A [`core::Session`] in a storable form, without the keys of its turns.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SessionSnapshot {
     format: u32,
@@ -51,13 +54,13 @@ impl TryFrom<SessionSnapshot> for core::Session {
     }
 }
 
-/// Why a snapshot cannot be used.
+/// Reason why a snapshot cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BadSnapshot {
-    /// It is of another version.
+    /// The format is that of another version.
     #[error("the snapshot has format {0}, and this version reads format {FORMAT}")]
     Format(u32),
-    /// No version of ours would have written it.
+    /// The contents are nothing that a version of berth would write.
     #[error(transparent)]
     Record(#[from] BadRecord),
 }
@@ -65,45 +68,45 @@ pub enum BadSnapshot {
 mirror! {
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
     struct Session [checked] {
-        spec: Option<Spec>,
+        spec: Option<SessionSpec>,
         name: Option<String>,
         epoch: u64,
-        keeper: Option<Process>,
+        keeper: Option<ProcessRef>,
         output_from: u64,
-        boundary: Boundary,
+        boundary: RunBoundary,
         oom_kills: u64,
-        phase: Phase,
+        phase: RunPhase,
         stopped_by: Option<Actor>,
         fence: u64,
         writer: Option<Writer>,
-        sharing: Option<Sharing>,
-        turns: Turns,
-        edges: Option<Edges>,
+        sharing: Option<HelperSharing>,
+        turns: SessionTurns,
+        edges: Option<TerminalActivity>,
         tells: bool,
         next_interface: Option<NextInterface>,
         switching: bool,
         conversation: Option<Conversation>,
         given_up_after: u64,
-        released: Option<Release>,
-        expiry: Option<Expiry>,
+        released: Option<ReleaseReason>,
+        expiry: Option<SessionExpiry>,
         archived: bool,
         tags: Vec<String>,
         note: Option<String>,
     }
 
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-    enum Phase {
+    enum RunPhase {
         New,
         Starting,
-        Running { agent: Process },
-        Ending(ending: Ending),
-        Ended { outcome: Outcome },
+        Running { agent: ProcessRef },
+        Ending(ending: EndingRun),
+        Ended { outcome: RunOutcome },
     }
 
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-    struct Ending {
-        agent: Option<Process>,
-        exit: Option<Exit>,
+    struct EndingRun {
+        agent: Option<ProcessRef>,
+        exit: Option<ProcessExit>,
         oom: bool,
         kill_at_boot_ms: u64,
         killed: bool,
@@ -117,37 +120,37 @@ mirror! {
     }
 
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-    struct Sharing [checked] {
-        terms: Terms,
-        owners: Vec<Owner>,
+    struct HelperSharing [checked] {
+        terms: HelperTerms,
+        owners: Vec<HelperOwner>,
         past: VecDeque<String>,
         stop_at_boot_ms: Option<u64>,
-        readiness: Readiness,
+        readiness: HelperReadiness,
     }
 
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-    enum Readiness {
+    enum HelperReadiness {
         Awaited,
         Ready(address: Option<String>),
         Never(reason: String),
     }
 
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-    struct Edges {
+    struct TerminalActivity {
         working: bool,
         ahead: u32,
         before: u32,
-        last: Option<Edge>,
+        last: Option<ActivityChange>,
     }
 
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
     struct NextInterface {
-        interface: Interface,
+        interface: AgentInterface,
         at_once: bool,
     }
 
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-    struct Turns {
+    struct SessionTurns {
         window: BTreeMap<u64, Turn>,
         over: VecDeque<u64>,
         total: u64,
@@ -157,37 +160,40 @@ mirror! {
         last_given: u64,
         last_done: u64,
         queue: VecDeque<u64>,
-        current: Option<Current>,
-        hold: Option<Hold>,
-        asks: Vec<Ask>,
-        ready: Option<Able>,
+        current: Option<CurrentTurn>,
+        hold: Option<QueueHold>,
+        asks: Vec<AgentQuestion>,
+        ready: Option<AgentCapabilities>,
         quiet_since_boot_ms: Option<u64>,
         was_of_use: bool,
     }
 
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
     struct Turn {
-        state: TurnState,
+        state: TurnProgress,
         prompt: String,
-        start_by: Option<StartBy>,
-        manner: Manner,
-        retry: Option<Retry>,
+        start_by: Option<StartDeadline>,
+        manner: SendMode,
+        retry: Option<TurnRetry>,
         ends: Vec<u64>,
     }
 
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-    enum TurnState {
+    enum TurnProgress {
         Queued,
         Delivered,
         Working,
-        Over(end: Final),
+        Over(end: FinalState),
     }
 
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-    struct Current {
+    struct CurrentTurn {
         turn: u64,
         output_from: u64,
         steered: Vec<u64>,
-        cancel: Option<Cancel>,
+        cancel: Option<CancelRequest>,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! States of sessions and turns, on every border: one word each.
 //!
-//! Promise: a session's state that this version does not know (a newer host reports it) is kept and shown as it is.
+//! Promise: a session's state that this version does not know (a newer host reports it) is kept and shown unchanged.
 //! Not here: how a state follows from what happened (`berth_core`).
 //! Start with [`SessionState`] and [`TurnState`].
 
@@ -12,8 +12,8 @@ use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The state of a session: `running` if it has a terminal; `working`, `needs-you` and `idle` in place of it if its agent
-/// takes turns, and `idle` also while the agent is paused to save memory; `lost` if its keeper died before the end.
+/// State of a session. `running`: it has a terminal. `working`, `needs-you` and `idle` replace `running` if its agent
+/// takes turns; `idle` also while the agent is paused to save memory. `lost`: its keeper died before the end.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
@@ -29,14 +29,14 @@ pub enum SessionState {
     Idle,
     Stopped,
     Archived,
-    /// The word of a newer version, as `berth ls --hosts` may read it; empty if no state is known.
+    /// State that only a newer version knows, as `berth ls --hosts` may receive it; empty if no state is known.
     #[serde(untagged)]
     #[schemars(skip)]
     #[cfg_attr(feature = "clap", value(skip))]
     Other(String),
 }
 
-/// The state of a turn; `unknown`: it was given to the agent, and nothing proves how it ended.
+/// State of a turn. `unknown`: the turn was given to the agent, and nothing proves how it ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "mirrors berth_core::TurnState")]
@@ -52,7 +52,7 @@ pub enum TurnState {
     Unknown,
 }
 
-/// Lists the known states directly: the variant that is left out would make them an alternative of one.
+/// Lists the known states directly: the skipped variant would otherwise make them one alternative of a choice.
 fn only_way(schema: &mut Schema) {
     if let Some(Value::Array(ways)) = schema.remove("anyOf") {
         let ways = ways.into_iter().filter_map(|way| Schema::try_from(way).ok());
@@ -74,7 +74,7 @@ impl SessionState {
         Self::Archived,
     ];
 
-    /// Whether the last run is over; false for a state that this version does not know.
+    /// True if the last run is over; false for a state that this version does not know.
     pub fn is_final(&self) -> bool {
         match self {
             Self::Stopped | Self::Lost | Self::Archived => true,
@@ -85,7 +85,7 @@ impl SessionState {
 }
 
 impl TurnState {
-    /// Whether the turn is over: its state does not change any more.
+    /// True if the turn is over: its state does not change any more.
     pub fn is_final(self) -> bool {
         match self {
             Self::Queued | Self::Delivered | Self::Working => false,
@@ -119,47 +119,47 @@ impl fmt::Display for TurnState {
     }
 }
 
-impl From<core::State> for SessionState {
-    fn from(state: core::State) -> Self {
+impl From<core::SessionState> for SessionState {
+    fn from(state: core::SessionState) -> Self {
         match state {
-            core::State::Starting => Self::Starting,
-            core::State::Running => Self::Running,
-            core::State::Working => Self::Working,
-            core::State::NeedsYou => Self::NeedsYou,
-            core::State::Idle => Self::Idle,
-            core::State::Stopping => Self::Stopping,
-            core::State::Stopped => Self::Stopped,
-            core::State::Lost => Self::Lost,
-            core::State::Archived => Self::Archived,
+            core::SessionState::Starting => Self::Starting,
+            core::SessionState::Running => Self::Running,
+            core::SessionState::Working => Self::Working,
+            core::SessionState::NeedsYou => Self::NeedsYou,
+            core::SessionState::Idle => Self::Idle,
+            core::SessionState::Stopping => Self::Stopping,
+            core::SessionState::Stopped => Self::Stopped,
+            core::SessionState::Lost => Self::Lost,
+            core::SessionState::Archived => Self::Archived,
         }
     }
 }
 
-impl From<core::TurnState> for TurnState {
-    fn from(state: core::TurnState) -> Self {
+impl From<core::TurnProgress> for TurnState {
+    fn from(state: core::TurnProgress) -> Self {
         match state {
-            core::TurnState::Queued => Self::Queued,
-            core::TurnState::Delivered => Self::Delivered,
-            core::TurnState::Working => Self::Working,
-            core::TurnState::Over(end) => end.into(),
+            core::TurnProgress::Queued => Self::Queued,
+            core::TurnProgress::Delivered => Self::Delivered,
+            core::TurnProgress::Working => Self::Working,
+            core::TurnProgress::Over(end) => end.into(),
         }
     }
 }
 
-impl From<crate::turn::Final> for TurnState {
-    fn from(end: crate::turn::Final) -> Self {
-        core::Final::from(end).into()
+impl From<crate::turn::FinalState> for TurnState {
+    fn from(end: crate::turn::FinalState) -> Self {
+        core::FinalState::from(end).into()
     }
 }
 
-impl From<core::Final> for TurnState {
-    fn from(end: core::Final) -> Self {
+impl From<core::FinalState> for TurnState {
+    fn from(end: core::FinalState) -> Self {
         match end {
-            core::Final::Done => Self::Done,
-            core::Final::Failed => Self::Failed,
-            core::Final::Cancelled => Self::Cancelled,
-            core::Final::Interrupted => Self::Interrupted,
-            core::Final::Unknown => Self::Unknown,
+            core::FinalState::Done => Self::Done,
+            core::FinalState::Failed => Self::Failed,
+            core::FinalState::Cancelled => Self::Cancelled,
+            core::FinalState::Interrupted => Self::Interrupted,
+            core::FinalState::Unknown => Self::Unknown,
         }
     }
 }

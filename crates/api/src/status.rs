@@ -1,4 +1,8 @@
-//! What is known about a session, in one object: `status.json`, `berth show --json`.
+//! Status of a session, in one object: `status.json`, `berth show --json`.
+//!
+//! Promise: derived from the journal and the running processes, never the source of truth.
+//! Not here: computing it (see the keeper and `verbs`).
+//! Start with [`SessionStatus`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,14 +11,16 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::helper::HelperStatus;
-use crate::record::{Actor, Boundary, Exit, Grant, Interface, Limits, Outcome, Spec};
+use crate::record::{
+    Actor, AgentInterface, Grant, ProcessExit, RunBoundary, RunLimits, RunOutcome, SessionSpec,
+};
 use crate::state::SessionState;
-use crate::turn::{Ask, Policy};
+use crate::turn::{AgentQuestion, SessionPolicy};
 
-/// The signal the kernel frees memory with.
+/// Signal that the kernel kills processes with when memory runs out.
 const SIGKILL: i32 = 9;
 
-/// A moment for people: RFC 3339 in UTC on paper, milliseconds since 1970 inside.
+/// A time for people: RFC 3339 in UTC on paper, milliseconds since 1970 inside.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Timestamp(pub u64);
 
@@ -53,85 +59,85 @@ impl JsonSchema for Timestamp {
     }
 }
 
-/// Everything a list or a page shows about one session. Derived, never the truth.
+/// Everything a list or a page shows about one session. Derived, never the source of truth.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Status {
-    /// Its id.
+pub struct SessionStatus {
+    /// Id of the session.
     pub id: String,
-    /// What people call it.
+    /// Name of the session; null if it has only its id.
     pub name: Option<String>,
     /// State of the session.
     pub state: SessionState,
-    /// What people sort it by, in order.
+    /// Tags of the session, in order.
     pub tags: Vec<String>,
-    /// The note about the session.
+    /// Note about the session.
     pub note: Option<String>,
-    /// Since when it is archived.
+    /// Time at which the session was archived; null if it is not.
     pub archived_at: Option<Timestamp>,
-    /// What it runs (without the values of `env`).
+    /// Agent of the session and how it is run, without the values of `env`.
     #[serde(flatten)]
-    pub what: What,
-    /// The number of its current or last run; 0 if it never ran.
+    pub what: SpecView,
+    /// Number of the current or last run; 0 if the session never ran.
     pub epoch: u64,
-    /// The agent's process, while it runs.
+    /// Process id of the agent; null while none runs.
     pub pid: Option<u32>,
-    /// The keeper's process, while there is one.
+    /// Process id of the keeper; null while none runs.
     pub keeper_pid: Option<u32>,
-    /// When it was made.
+    /// Time at which the session was created.
     pub created_at: Timestamp,
-    /// When its current or last run began; null if it never ran.
+    /// Time at which the current or last run began; null if the session never ran.
     pub started_at: Option<Timestamp>,
-    /// When its last run ended.
+    /// Time at which the last run ended; null while a run is live.
     pub ended_at: Option<Timestamp>,
-    /// When something last happened: an event or a byte of output.
+    /// Time of the latest event or byte of output.
     pub last_activity_at: Timestamp,
-    /// How the last run ended, as a shell reports it: the code, or 128 + the signal.
+    /// Exit code of the last run, as a shell reports it: the code, or 128 + the signal.
     pub exit: Option<i32>,
-    /// By which signal the last run ended, if by one.
+    /// Signal that ended the last run; null if none did.
     pub signal: Option<i32>,
-    /// Whether the last run ended because memory ran out.
+    /// True if the last run ended because memory ran out.
     pub oom: bool,
-    /// How many processes of the current or last run the kernel killed because memory ran out.
+    /// Number of processes of the current or last run that the kernel killed because memory ran out.
     pub oom_kills: u64,
-    /// Why the last run has no exit: `lost`, or why it could not start.
+    /// Reason why the last run has no exit code: `lost`, or why it could not start.
     pub failure: Option<String>,
-    /// Who asked for the end of the last run.
+    /// Client that asked for the end of the last run.
     pub stopped_by: Option<Actor>,
-    /// The attached client that types.
+    /// Attached client that may type.
     pub writer: Option<WriterStatus>,
-    /// How many are attached.
+    /// Number of attached clients.
     pub clients: usize,
-    /// Who is attached, those who have been for longest first.
+    /// Attached clients, those attached the longest first.
     pub attached: Vec<AttachedStatus>,
-    /// What holds the current or last run together, besides adoption, lock and mark.
-    pub boundary: Boundary,
-    /// What could not be ended, and why.
+    /// Means that hold the processes of the current or last run together, besides adoption, lock and mark.
+    pub boundary: RunBoundary,
+    /// Processes of the last run that could not be ended, each with the reason.
     pub left: Vec<String>,
-    /// How many bytes the agent has written in all.
+    /// Bytes of output that the agent has written in all runs.
     pub output_bytes: u64,
-    /// Where the output of the current or last run begins.
+    /// Offset at which the output of the current or last run begins.
     pub output_from: u64,
-    /// The output file in use; its modification time is the last sign of life.
+    /// Path of the output file in use; its modification time is the last sign of life.
     pub output_file: Option<String>,
-    /// The terminal's height.
+    /// Height of the terminal, in rows.
     pub rows: u16,
-    /// The terminal's width.
+    /// Width of the terminal, in columns.
     pub cols: u16,
-    /// Who shares it, if it is a helper.
+    /// Owners and readiness, if the session is a helper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub helper: Option<HelperStatus>,
-    /// What the agent has to do, if it takes turns.
+    /// Turns and queue of the session, if its agent takes turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<TurnsStatus>,
     /// Interface of the agent in the current run, or in the next one if none is live.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub interface: Option<Interface>,
+    pub interface: Option<AgentInterface>,
     /// Interface that the session changes to when the turn that runs is over.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_interface: Option<Interface>,
+    pub next_interface: Option<AgentInterface>,
     /// Other interfaces of the agent that can go on with the conversation.
-    pub other_interfaces: Vec<Interface>,
+    pub other_interfaces: Vec<AgentInterface>,
     /// The agent's own id of the conversation it writes, or wrote last.
     pub conversation_id: Option<String>,
     /// First words of the latest prompt that the agent was given, on one line of at most 200 characters. For an agent in
@@ -147,11 +153,11 @@ pub struct Status {
     /// Context window of the agent after its latest request to the model. Null if the agent does not report it, and for
     /// an agent in a terminal.
     pub context: Option<ContextStatus>,
-    /// Why berth itself ended the current or last run.
+    /// Reason why berth itself ended the current or last run; null if it did not.
     pub released: Option<String>,
-    /// When the session's time is up, in milliseconds from now.
+    /// Time to live that the session has left, in milliseconds; null if it has no limit.
     pub expires_in_ms: Option<u64>,
-    /// The number of the last event this was computed from.
+    /// Number of the last event that this status was computed from.
     pub seq: u64,
     /// Present, and true, only if the session's keeper does not answer (it is suspended or stuck). All other fields then
     /// come from the files, and `attached` may be out of date.
@@ -159,28 +165,28 @@ pub struct Status {
     pub keeper_silent: bool,
 }
 
-/// What an agent that takes turns has to do.
+/// Turns, queue and questions of an agent that takes turns.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TurnsStatus {
-    /// The turn it has: the id.
+    /// Id of the turn that the agent has; null if it has none.
     pub current: Option<String>,
-    /// The turns that wait, the next one first: their ids.
+    /// Ids of the waiting turns, the next one first.
     pub queued: Vec<String>,
-    /// How many turns there ever were.
+    /// Number of turns ever accepted in the session.
     pub total: u64,
-    /// Why the queue does not go on, and what to do about it.
+    /// Reason why the queue does not go on, with what to do about it; null if it does.
     pub held: Option<String>,
-    /// Questions of the agent.
-    pub asks: Vec<Ask>,
-    /// How what it was asked to do begins, on one line.
+    /// Questions of the agent that wait for an answer.
+    pub asks: Vec<AgentQuestion>,
+    /// Beginning of the prompt of the current turn, on one line.
     pub prompt: Option<String>,
-    /// What it does at the moment.
+    /// Activity of the agent at the moment, for people.
     pub activity: Option<String>,
-    /// What the agent in a terminal told last of its turns, if it did in this run.
+    /// Latest report of an agent in a terminal about its turns; absent if there was none in this run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub told: Option<ToldStatus>,
-    /// When the idle agent will be paused to save memory, in milliseconds from now.
+    pub told: Option<ActivityStatus>,
+    /// Time until the idle agent is paused to save memory, in milliseconds.
     pub releases_in_ms: Option<u64>,
 }
 
@@ -209,85 +215,85 @@ impl fmt::Display for ContextStatus {
     }
 }
 
-/// A number with a comma before each three digits.
+/// Formats a number with a comma before each three digits.
 fn in_thousands(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
     groups.collect::<Vec<_>>().join(",")
 }
 
-/// What an agent in a terminal told last of its turns.
+/// Latest report of an agent in a terminal about its turns.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct ToldStatus {
-    /// How: the agent's own name of the hook, or what else it was seen in.
+pub struct ActivityStatus {
+    /// Source of the report: the agent's own name of the hook, or another place where it was observed.
     pub how: String,
-    /// When.
+    /// Time of the report.
     pub at: Timestamp,
 }
 
-/// The part of a [`Spec`] that is shown.
+/// Agent of a session and how it is run: the part of a [`SessionSpec`] that is shown.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct What {
-    /// How we talk to the agent.
+pub struct SpecView {
+    /// Driver that talks to the agent: `pty`, `acp`, `claude` or `codex`.
     pub driver: String,
-    /// Program and arguments.
+    /// Program and its arguments.
     pub command: Vec<String>,
-    /// Where it runs.
+    /// Working directory.
     pub cwd: String,
     /// Names of the variables set on top of the caller's environment. Values may be secrets.
     pub env_names: Vec<String>,
-    /// The caller's key.
+    /// Key that the caller gave to make the creation repeatable.
     pub key: Option<String>,
-    /// What its runs may use.
-    pub limits: Limits,
-    /// What the agent is called in the table of agents.
+    /// Resource limits of each run.
+    pub limits: RunLimits,
+    /// Name of the agent in the table of agents; null for any other command.
     pub agent: Option<String>,
     /// Kind of conversations that the agent writes: `claude`, `codex`, or what the config says.
     #[serde(rename = "conversation_kind", skip_serializing_if = "String::is_empty")]
     pub conversation: String,
-    /// When it ends by itself, and what waits for what.
-    pub policy: Policy,
-    /// The session it was started in.
+    /// When the session ends by itself, and how its queue goes on after failures.
+    pub policy: SessionPolicy,
+    /// Id of the session that this one was started in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// What processes in the session may ask of berth, beyond what every agent may.
+    /// Rights of processes in the session towards berth, beyond those of every agent.
     pub grant: Grant,
 }
 
-/// One who is attached.
+/// An attached client.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AttachedStatus {
-    /// Where they are, for people: a terminal, an SSH connection, a browser.
+    /// Location of the client, for people: a terminal, an SSH connection, a browser.
     pub place: String,
-    /// Since when.
+    /// Time at which the client attached.
     pub since: Timestamp,
     /// True if the client types; false if it observes.
     pub writes: bool,
 }
 
-/// The attached client that types, and since when.
+/// Attached client that may type.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct WriterStatus {
-    /// Who.
+    /// The client.
     #[serde(flatten)]
     pub holder: Actor,
-    /// Since when.
+    /// Time since which the client may type.
     pub since: Timestamp,
 }
 
-impl What {
-    /// Whether the agent has a terminal, whether or not it takes turns there.
+impl SpecView {
+    /// True if the agent has a terminal, also if it takes turns there.
     pub fn has_terminal(&self) -> bool {
         matches!(self.driver.as_str(), "" | "pty")
     }
 }
 
-impl From<&Spec> for What {
-    fn from(spec: &Spec) -> Self {
+impl From<&SessionSpec> for SpecView {
+    fn from(spec: &SessionSpec) -> Self {
         Self {
             driver: spec.driver.clone(),
             command: spec.command.clone(),
@@ -304,48 +310,50 @@ impl From<&Spec> for What {
     }
 }
 
-impl Status {
+impl SessionStatus {
     /// Fills in how a run ended.
-    pub fn set_outcome(&mut self, outcome: &Outcome) {
+    pub fn set_outcome(&mut self, outcome: &RunOutcome) {
         match outcome {
-            Outcome::Exited(exit) => {
+            RunOutcome::Exited(exit) => {
                 self.exit = Some(exit.shell_code());
                 self.signal = match exit {
-                    Exit::Code(_) => None,
-                    Exit::Signal(signal) => Some(*signal),
+                    ProcessExit::Code(_) => None,
+                    ProcessExit::Signal(signal) => Some(*signal),
                 };
             }
-            Outcome::OutOfMemory => {
+            RunOutcome::OutOfMemory => {
                 self.oom = true;
-                self.set_outcome(&Outcome::Exited(Exit::Signal(SIGKILL)));
+                self.set_outcome(&RunOutcome::Exited(ProcessExit::Signal(SIGKILL)));
             }
-            Outcome::StartFailed(reason) => self.failure = Some(reason.clone()),
-            Outcome::Lost => self.failure = Some("lost: its keeper died before the end was seen".to_owned()),
+            RunOutcome::StartFailed(reason) => self.failure = Some(reason.clone()),
+            RunOutcome::Lost => {
+                self.failure = Some("lost: its keeper died before the end was seen".to_owned())
+            }
         }
     }
 
-    /// Whether the agent was paused because it had nothing to do: the next turn starts it again.
+    /// True if the agent was paused because it was idle: the next turn starts it again.
     pub fn is_released(&self) -> bool {
         self.state == SessionState::Idle && self.keeper_pid.is_none()
     }
 
-    /// Whether nothing of the session runs, and that is recorded. A session whose first run never began is stopped
+    /// True if nothing of the session runs, and that is recorded. A session whose first run never began is stopped
     /// without an end.
     pub fn is_over(&self) -> bool {
         (self.is_released() || self.state.is_final()) && !self.is_unrecorded_loss()
     }
 
-    /// Whether nothing of the session runs, that is recorded, and it is not archived.
+    /// True if nothing of the session runs, that is recorded, and the session is not archived.
     pub fn is_at_rest(&self) -> bool {
         self.is_over() && self.state != SessionState::Archived
     }
 
-    /// Whether the last run is lost, and nothing has cleared up after it yet.
+    /// True if the last run is lost, and no sweep has recorded that yet.
     pub fn is_unrecorded_loss(&self) -> bool {
         self.state == SessionState::Lost && self.ended_at.is_none()
     }
 
-    /// How people address it: the name, else the id.
+    /// Text that people address the session by: the name, else the id.
     pub fn handle(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)
     }

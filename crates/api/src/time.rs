@@ -1,8 +1,8 @@
-//! Times as people write them.
+//! Durations as people write them.
 
 use std::time::Duration;
 
-/// `500ms`, `5s`, `2m`, `1h`, `30d`, `2w`, or plain seconds.
+/// Parses `500ms`, `5s`, `2m`, `1h`, `30d`, `2w`, or plain seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 =
@@ -19,7 +19,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text} is not a possible time"))
 }
 
-/// A [`duration`] in milliseconds.
+/// Parses a [`duration`] into milliseconds.
 pub fn milliseconds(text: &str) -> Result<u64, String> {
     duration(text).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }

@@ -1,27 +1,27 @@
-//! Tokens, as lists show them. The secret itself is in none of these but [`NewToken`], which is said once.
+//! Access tokens, as lists show them. Only [`NewToken`] contains a secret, and it is returned once.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Scope, Timestamp};
+use crate::{AccessScope, Timestamp};
 
-/// How a token is carried.
+/// How the secret of a token is carried.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenKind {
     /// In the header `Authorization`, by programs.
     Token,
-    /// In the header `Authorization`, by the page in one browser that logged in.
+    /// In the header `Authorization`, by the page in one logged-in browser.
     Login,
     /// In an address that logs one browser in, once.
     Link,
 }
 
 impl TokenKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Token, Self::Login, Self::Link];
 
-    /// As it is written.
+    /// Word that stands for the kind in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Token => "token",
@@ -31,49 +31,49 @@ impl TokenKind {
     }
 }
 
-/// What is known about a token.
+/// A token without its secret.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Token {
-    /// What it is revoked by, if not by its name. Tells nothing about the secret.
+    /// Id of the token, for revoking it. It reveals nothing about the secret.
     pub id: String,
-    /// What it was called.
+    /// Name of the token, as its maker chose it.
     pub name: String,
-    /// How it is carried.
+    /// How the secret is carried.
     pub kind: TokenKind,
-    /// How far it goes.
-    pub scope: Scope,
-    /// The ids of the only sessions it is for; all if nothing is said.
+    /// Rights of the token.
+    pub scope: AccessScope,
+    /// Ids of the sessions that the token is limited to; absent if it is valid for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Vec<String>>,
-    /// When it was made.
+    /// Time at which the token was made.
     #[schemars(with = "String")]
     pub created_at: Timestamp,
-    /// Where the maker of the token was.
+    /// Location of the client that made the token.
     pub created_by: String,
-    /// The id of the token it was made with: it ends with that one.
+    /// Id of the token that this one was made with. This token ends with its parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// When it ends, by the clock of the machine that has the sessions; never if nothing is said.
+    /// Time at which the token expires, by the clock of the machine that has the sessions; absent if it never does.
     #[schemars(with = "Option<String>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// Whether it ended already.
+    /// True if the token has expired.
     pub expired: bool,
     /// True if the record was not made with the key of this state directory: it was copied here or edited, or the key
-    /// was lost. Such a token opens nothing.
+    /// was lost. Such a token gives no access.
     #[serde(default)]
     pub void: bool,
-    /// When it was last used, to the minute.
+    /// Time of the last use, to the minute.
     #[schemars(with = "Option<String>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_used_at: Option<Timestamp>,
 }
 
-/// A token that was just made. Only here the secret is told.
+/// A token that was just made, with its secret.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct NewToken {
-    /// The secret. It is stored nowhere and never told again.
+    /// Secret of the token. It is stored nowhere and cannot be shown again.
     pub secret: String,
-    /// What is known about it.
+    /// The token without its secret.
     pub token: Token,
 }

@@ -1,37 +1,36 @@
-//! Which request of the gateway a call to a keeper belongs to, so that the two logs can be read together.
+//! Trace ids: the request of the gateway that a call to a keeper belongs to, so that the two logs can be read together.
 //!
-//! Promise: a trace goes with the thread that acts for a request, and with nothing it does afterwards.
-//! Start with [`within`].
+//! Promise: a thread has a trace id only while it acts for a request.
+//! Start with [`with_trace`].
 
 use std::cell::RefCell;
 
-/// The longest one a keeper writes down.
+/// Longest trace id that a keeper logs, in bytes.
 const MAX_TRACE_BYTES: usize = 64;
 
 thread_local! {
     static CURRENT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Does something for the request with this id: every call to a keeper that is made by this thread meanwhile
-/// carries it.
-pub fn within<T>(trace: Option<String>, act: impl FnOnce() -> T) -> T {
-    /// Puts back what was there, whatever happens in between: threads are used again.
-    struct Restore(Option<String>);
-    impl Drop for Restore {
+/// Runs `act` for the request with this id: every call to a keeper that this thread makes meanwhile carries the id.
+pub fn with_trace<T>(trace: Option<String>, act: impl FnOnce() -> T) -> T {
+    /// Restores the previous id, also after a panic: threads are used again.
+    struct TraceRestore(Option<String>);
+    impl Drop for TraceRestore {
         fn drop(&mut self) {
             CURRENT.set(self.0.take());
         }
     }
-    let _restore = Restore(CURRENT.replace(trace));
+    let _restore = TraceRestore(CURRENT.replace(trace));
     act()
 }
 
-/// The request this thread acts for.
+/// Trace id of the request that this thread acts for: it goes into messages to a keeper, and into logs.
 pub fn current() -> Option<String> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Whether a text may be one: letters, digits, and what ids are written with. It goes into headers and logs.
+/// True if a text is a valid trace id: letters, digits, `-`, `_` and `.`. The id goes into headers and logs.
 pub fn is_trace(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=MAX_TRACE_BYTES).contains(&text.len()) && text.bytes().all(is_plain)
@@ -44,10 +43,10 @@ mod tests {
     #[test]
     fn a_trace_ends_with_what_was_done_for_it_also_by_a_panic() {
         assert_eq!(
-            within(Some("a".to_owned()), || within(Some("b".to_owned()), current)),
+            with_trace(Some("a".to_owned()), || with_trace(Some("b".to_owned()), current)),
             Some("b".to_owned())
         );
-        let panicked = std::panic::catch_unwind(|| within(Some("a".to_owned()), || panic!("on purpose")));
+        let panicked = std::panic::catch_unwind(|| with_trace(Some("a".to_owned()), || panic!("on purpose")));
         assert!(panicked.is_err());
         assert_eq!(current(), None);
     }

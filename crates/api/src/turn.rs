@@ -1,4 +1,4 @@
-//! Turns on paper and over the wire: what was accepted, what became of it, what the agent asks.
+//! Turns on paper and over the wire: the accepted prompt, its outcome, the agent's questions.
 //!
 //! Start with [`TurnView`]; the rest mirrors `berth_core`.
 
@@ -8,11 +8,11 @@ use berth_core as core;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::record::{Actor, Interface};
+use crate::record::{Actor, AgentInterface};
 use crate::state::TurnState;
 use crate::status::Timestamp;
 
-/// The longest that a caller may wait for the end of a turn, in milliseconds: then ask again.
+/// Longest wait of one call for the end of a turn, in milliseconds. A caller that wants to wait longer calls again.
 pub const LONGEST_WAIT_MS: u64 = 60 * 60 * 1000;
 
 /// A turn to be sent: by `berth send`, HTTP, MCP, and to a keeper.
@@ -28,107 +28,107 @@ pub struct NewTurn {
     #[serde(default)]
     #[cfg_attr(feature = "clap", arg(short, long))]
     pub wait: bool,
-    /// Longest wait for the end in milliseconds, at most an hour: then the answer is the turn as it is. Usually five
-    /// minutes; 50 seconds for MCP, whose clients give up after a minute.
+    /// Longest wait for the end in milliseconds, at most an hour. After that, the turn is returned in its current
+    /// state. Default: five minutes; 50 seconds for MCP, whose clients give up after a minute.
     #[schemars(range(max = LONGEST_WAIT_MS))]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub timeout_ms: Option<u64>,
     /// Make the call repeatable: the same key with the same text means the same turn.
     #[cfg_attr(feature = "clap", arg(short, long, value_name = "K"))]
     pub key: Option<String>,
-    /// Withdraw the turn if the agent does not have it within this time; answer when the agent has it, or not.
+    /// Withdraw the turn if the agent does not have it within this time; answer when that is decided.
     #[cfg_attr(feature = "clap", arg(long = "max-wait", value_name = "TIME", value_parser = crate::time::milliseconds))]
     pub max_wait_ms: Option<u64>,
-    /// What happens while another turn runs: `queue` waits for its end, `steer` adds the text to it, `interrupt` ends it.
+    /// Manner while another turn runs: `queue` waits for its end, `steer` adds the text to it, `interrupt` ends it.
     #[serde(default)]
     #[cfg_attr(feature = "clap", arg(skip))]
-    pub manner: Manner,
-    /// Only if the session has this id, or its agent writes this conversation.
+    pub manner: SendMode,
+    /// Accept the turn only if the session has this id, or its agent writes this conversation.
     #[cfg_attr(feature = "clap", arg(long = "expect", value_name = "ID"))]
     pub expected_session: Option<String>,
 }
 
-/// Some turns of a session.
+/// A page of the turns of a session.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TurnPage {
-    /// In the order they were accepted.
+    /// Turns in the order they were accepted.
     pub turns: Vec<TurnView>,
-    /// How many turns the session has.
+    /// Number of turns in the session.
     pub total: u64,
-    /// The number of the last event that all of them follow from: what comes later is news. Some turns may follow from
+    /// Number of the latest event that all turns of the page include; later events are news. Some turns may include
     /// later events already.
     pub seq: u64,
 }
 
-/// Everything there is to say about one turn: `berth turn --json`, an element of `berth turns --json`.
+/// State and result of one turn: `berth turn --json`, an element of `berth turns --json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TurnView {
-    /// Its id: the session's, a dot, its number.
+    /// Id of the turn: the session's id, a dot, the turn's number.
     pub turn: String,
-    /// The session's id.
+    /// Id of the session.
     pub session: String,
-    /// Its number in the session, from 1 on.
+    /// Number of the turn in the session, from 1 on.
     pub number: u64,
     /// State of the turn.
     pub state: TurnState,
-    /// Whether its result is still to come: it waits, or the agent has it.
+    /// True while the result is still to come: the turn waits, or the agent has it.
     pub in_progress: bool,
-    /// The prompt.
+    /// Prompt of the turn.
     pub prompt: String,
-    /// What makes the call repeatable.
+    /// Key that makes the call repeatable.
     pub key: Option<String>,
-    /// Who sent it.
+    /// Client that sent the turn.
     pub by: Actor,
-    /// How it met a turn that was running.
-    pub manner: Manner,
-    /// When it was accepted: on disk.
+    /// Manner in which the turn met a running one.
+    pub manner: SendMode,
+    /// Time at which the turn was accepted: it is on disk since then.
     pub accepted_at: Timestamp,
-    /// When its text was changed for the last time, while it waited.
+    /// Time of the last change of the text, while the turn waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edited_at: Option<Timestamp>,
-    /// Who changed it.
+    /// Client that changed the text last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edited_by: Option<Actor>,
-    /// When it went to the agent.
+    /// Time at which the turn was given to the agent.
     pub delivered_at: Option<Timestamp>,
-    /// When the agent said that it has it.
+    /// Time at which the agent confirmed the turn.
     pub began_at: Option<Timestamp>,
-    /// When it was over.
+    /// Time at which the turn ended.
     pub ended_at: Option<Timestamp>,
-    /// In which run.
+    /// Number of the run that the turn belongs to; null until it is given to an agent.
     pub epoch: Option<u64>,
-    /// Interface of the agent that it was given through.
+    /// Interface of the agent that the turn was given through.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub interface: Option<Interface>,
-    /// What the agent said.
+    pub interface: Option<AgentInterface>,
+    /// Answer of the agent.
     pub answer: Option<String>,
-    /// Whether that is only the beginning of it: the rest is in the output.
+    /// True if `answer` is only the beginning: the rest is in the output.
     pub cut: bool,
-    /// Why it is not done.
+    /// Reason why the turn is not done.
     pub reason: Option<String>,
-    /// What failed, if the agent told and it is the model's: a limit, an overload or the login.
-    #[serde(skip_serializing_if = "Failure::is_other")]
-    pub failure: Failure,
-    /// The failed turn whose text it says again, with the policy `on-failed retry`.
+    /// Kind of failure, if the agent reported it and the cause is the model: a limit, an overload or the login.
+    #[serde(skip_serializing_if = "TurnFailure::is_other")]
+    pub failure: TurnFailure,
+    /// Failed turn whose text this one repeats, with the policy `on-failed retry`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Retry>,
-    /// What the agent read.
+    pub retry: Option<TurnRetry>,
+    /// Input tokens that the agent used.
     pub input_tokens: Option<u64>,
-    /// What the agent wrote.
+    /// Output tokens that the agent used.
     pub output_tokens: Option<u64>,
-    /// The client that cancelled it.
+    /// Client that cancelled the turn.
     pub cancelled_by: Option<Actor>,
-    /// How many are before it, while it waits.
+    /// Number of turns before this one in the queue, while it waits.
     pub position: Option<u64>,
-    /// Why it does not begin, if something holds the queue.
+    /// Reason why the turn does not begin, if the queue is held.
     pub held: Option<String>,
     /// Answers that were given to questions of the agent, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<AnswerGiven>,
-    /// What the agent said after it was over.
+    pub answers: Vec<GivenAnswer>,
+    /// Results that the agent reported after the turn was over.
     pub late: Vec<TurnEnd>,
-    /// Where its output begins.
+    /// Offset at which the output of the turn begins.
     pub output_from: Option<u64>,
     /// Present, and true, only if the session's keeper does not answer (it is suspended or stuck). All other fields then
     /// come from the files.
@@ -137,7 +137,7 @@ pub struct TurnView {
 }
 
 impl TurnView {
-    /// How much text it has: what of it may be long.
+    /// Size of the texts that may be long, in bytes.
     pub fn text_bytes(&self) -> usize {
         let late = self.late.iter().map(|end| &end.answer);
         let texts = [&self.answer, &self.reason].into_iter().flatten().chain(late);
@@ -145,120 +145,120 @@ impl TurnView {
     }
 }
 
-/// The receipt of a turn: it is on disk.
+/// The receipt of an accepted turn: it is on disk.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Receipt {
-    /// The turn's id.
+pub struct TurnReceipt {
+    /// Id of the turn.
     pub turn: String,
-    /// The session's id.
+    /// Id of the session.
     pub session: String,
-    /// Its number in the session.
+    /// Number of the turn in the session.
     pub number: u64,
     /// State of the turn.
     pub state: TurnState,
-    /// Whether it was accepted before: the key is known.
+    /// True if the turn was accepted before: its key is known.
     pub repeated: bool,
-    /// How many are before it, while it waits.
+    /// Number of turns before this one in the queue, while it waits.
     pub position: Option<u64>,
-    /// Why it does not begin, if something holds the queue.
+    /// Reason why the turn does not begin, if the queue is held.
     pub held: Option<String>,
-    /// True if a user paused the queue, or it goes on by itself after a back-off; false if it needs attention.
+    /// True if a user paused the queue, or if it resumes by itself after a back-off; false if it needs attention.
     pub paused: bool,
 }
 
-/// The turn ids of a session: its own id, a dot, the turn's number.
+/// Makes the id of a turn: the session's id, a dot, the turn's number.
 pub fn turn_id(session: &str, number: u64) -> String {
     format!("{session}.{number}")
 }
 
-/// A turn's id, taken apart: how the session is named, and the number.
+/// Splits the id of a turn into the session's name or id, and the turn's number.
 pub fn split_turn_id(turn: &str) -> Option<(&str, u64)> {
     let (session, number) = turn.rsplit_once('.')?;
     let number = number.parse().ok().filter(|number| *number > 0)?;
     (!session.is_empty()).then_some((session, number))
 }
 
-/// An answer to a question of an agent: to what, what and by whom.
+/// An answer that was given to a question of an agent.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct AnswerGiven {
-    /// The name of the question.
+pub struct GivenAnswer {
+    /// Name of the question.
     pub request: String,
-    /// The tool that the agent wanted to use.
+    /// Tool that the agent wanted to use.
     pub tool: String,
-    /// The question in full.
+    /// Full text of the question.
     pub detail: String,
     /// The answer.
     #[serde(flatten)]
-    pub reply: Reply,
-    /// Who answered.
+    pub reply: ChosenReply,
+    /// Client that answered.
     pub by: Actor,
-    /// When.
+    /// Time of the answer.
     pub answered_at: Timestamp,
 }
 
-/// [`core::Prompt`] on paper.
+/// An accepted prompt, with its sender and manner.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Prompt")]
-pub struct Prompt {
+pub struct TurnPrompt {
     #[serde(rename = "prompt")]
     pub text: String,
     pub by: Actor,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_by: Option<StartBy>,
-    pub manner: Manner,
+    pub start_by: Option<StartDeadline>,
+    pub manner: SendMode,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Retry>,
+    pub retry: Option<TurnRetry>,
 }
 
-/// [`core::Retry`] on paper.
+/// Origin of a turn that repeats the text of a failed one.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Retry {
-    /// The turn that failed first.
+pub struct TurnRetry {
+    /// Number of the turn that failed first.
     pub of: u64,
-    /// The number of this attempt, from 1 on.
+    /// Number of this attempt, from 1 on.
     pub attempt: u32,
 }
 
-/// [`core::StartBy`] on paper.
+/// Time by which the agent must have a turn, on the clock of one boot; later, the turn is withdrawn.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::StartBy")]
-pub struct StartBy {
+pub struct StartDeadline {
     pub boot: String,
     pub boot_ms: u64,
 }
 
-/// [`core::Expiry`] on paper.
+/// Time at which a session's time to live ends, on the clock of one boot.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Expiry")]
-pub struct Expiry {
+pub struct SessionExpiry {
     pub boot: String,
     pub boot_ms: u64,
 }
 
-/// [`core::Cancel`] on paper.
+/// Request to interrupt a turn.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Cancel")]
-pub struct Cancel {
+pub struct CancelRequest {
     pub by: Actor,
     pub for_another: bool,
     pub until_boot_ms: u64,
 }
 
-/// [`core::TurnEnd`] on paper.
+/// Final state of a turn with its answer.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::TurnEnd")]
 pub struct TurnEnd {
-    pub state: Final,
+    pub state: FinalState,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub answer: String,
@@ -268,49 +268,49 @@ pub struct TurnEnd {
     pub input_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Failure::is_other")]
-    pub failure: Failure,
+    #[serde(skip_serializing_if = "TurnFailure::is_other")]
+    pub failure: TurnFailure,
 }
 
-impl Failure {
-    /// Whether nothing is known of it.
+impl TurnFailure {
+    /// True if the kind of the failure is unknown.
     pub fn is_other(&self) -> bool {
         *self == Self::Other
     }
 }
 
-/// [`core::Ask`] on paper.
+/// Question of an agent that waits for an answer.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Ask")]
-pub struct Ask {
+pub struct AgentQuestion {
     pub request: String,
     pub tool: String,
     pub detail: String,
-    pub options: Vec<AskOption>,
-    /// Several options can be chosen at once.
+    pub options: Vec<QuestionOption>,
+    /// True if several options can be chosen at once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub several: bool,
-    /// An answer in own words is possible, instead of an option or, with `several`, beside options.
+    /// True if a free text can answer the question, instead of an option or, with `several`, beside options.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub takes_text: bool,
-    /// A refusal can carry a reason that the agent reads.
+    /// True if a refusal can carry a reason that the agent reads.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub takes_reason: bool,
 }
 
-/// [`core::Reply`] on paper.
+/// Answer to a question of an agent.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Reply {
-    /// The options that were chosen, in the order of the question. Empty if the answer is only a text.
-    pub chosen: Vec<AskOption>,
-    /// The reason of a refusal, or an answer in the answerer's own words.
+pub struct ChosenReply {
+    /// Chosen options, in the order of the question. Empty if the answer is only a text.
+    pub chosen: Vec<QuestionOption>,
+    /// Reason of a refusal, or an answer in free text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
-impl std::fmt::Display for Reply {
+impl std::fmt::Display for ChosenReply {
     /// For people: `deny: use mktemp instead`, `Red, Blue`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (at, option) in self.chosen.iter().enumerate() {
@@ -325,25 +325,25 @@ impl std::fmt::Display for Reply {
     }
 }
 
-impl AskOption {
-    /// What it is called when it was chosen: its id where that is a word, its name where that is a number.
+impl QuestionOption {
+    /// Text for a chosen option: its id where that is a word, its name where the id is a number.
     fn word(&self) -> &str {
         let is_number = self.id.chars().all(|c| c.is_ascii_digit());
         if is_number && !self.name.is_empty() { &self.name } else { &self.id }
     }
 }
 
-/// [`core::AskOption`] on paper.
+/// Option of a question.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::AskOption")]
-pub struct AskOption {
+pub struct QuestionOption {
     pub id: String,
     pub name: String,
-    pub kind: AskKind,
+    pub kind: QuestionOptionKind,
 }
 
-/// [`core::Conversation`] on paper.
+/// Conversation that the agent writes: its own id, and the place where it is stored.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Conversation")]
@@ -353,20 +353,20 @@ pub struct Conversation {
     pub store: String,
 }
 
-/// [`core::Able`] on paper.
+/// Abilities that the agent reported.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Able")]
-pub struct Able {
+pub struct AgentCapabilities {
     pub steer: bool,
     pub resume: bool,
 }
 
-/// [`core::Policy`] on paper.
+/// Policy of a session: when it ends by itself, how its queue goes on after failures, and its notifications.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Policy")]
-pub struct Policy {
+pub struct SessionPolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -375,72 +375,76 @@ pub struct Policy {
     pub archive_after_ms: Option<u64>,
     pub on_unknown: OnUnknown,
     pub on_failed: OnFailed,
-    #[serde(skip_serializing_if = "Notify::is_as_configured")]
-    pub notify: Notify,
+    #[serde(skip_serializing_if = "NotificationPolicy::is_as_configured")]
+    pub notify: NotificationPolicy,
 }
 
-/// [`core::Notify`] on paper: nothing, or a list of words. A word of a newer version is left out.
+/// Occasions for notifications: a list of words, or null for those of the config file. A word of a newer version is
+/// left out.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Option<Vec<String>>", into = "Option<Vec<String>>")]
-pub struct Notify(pub core::Notify);
+pub struct NotificationPolicy(pub core::NotificationPolicy);
 
-impl JsonSchema for Notify {
+impl JsonSchema for NotificationPolicy {
     fn inline_schema() -> bool {
         true
     }
 
     fn schema_name() -> Cow<'static, str> {
-        "Notify".into()
+        "NotificationPolicy".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let words: Vec<_> = core::Occasion::ALL.iter().map(|occasion| occasion.word()).collect();
+        let words: Vec<_> = core::NotificationKind::ALL.iter().map(|occasion| occasion.word()).collect();
         json_schema!({"type": ["array", "null"], "items": {"type": "string", "enum": words}})
     }
 }
 
-impl Notify {
+impl NotificationPolicy {
     fn is_as_configured(&self) -> bool {
-        self.0 == core::Notify::AsConfigured
+        self.0 == core::NotificationPolicy::AsConfigured
     }
 }
 
-impl From<Option<Vec<String>>> for Notify {
+impl From<Option<Vec<String>>> for NotificationPolicy {
     fn from(words: Option<Vec<String>>) -> Self {
-        let named =
-            |words: Vec<String>| words.iter().filter_map(|word| core::Occasion::named(word)).collect();
-        Self(words.map_or(core::Notify::AsConfigured, |words| core::Notify::Only(named(words))))
+        let named = |words: Vec<String>| {
+            words.iter().filter_map(|word| core::NotificationKind::named(word)).collect()
+        };
+        Self(words.map_or(core::NotificationPolicy::AsConfigured, |words| {
+            core::NotificationPolicy::Only(named(words))
+        }))
     }
 }
 
-impl From<Notify> for Option<Vec<String>> {
-    fn from(notify: Notify) -> Self {
+impl From<NotificationPolicy> for Option<Vec<String>> {
+    fn from(notify: NotificationPolicy) -> Self {
         match notify.0 {
-            core::Notify::AsConfigured => None,
-            core::Notify::Only(occasions) => {
+            core::NotificationPolicy::AsConfigured => None,
+            core::NotificationPolicy::Only(occasions) => {
                 Some(occasions.into_iter().map(|occasion| occasion.word().to_owned()).collect())
             }
         }
     }
 }
 
-impl From<core::Notify> for Notify {
-    fn from(notify: core::Notify) -> Self {
+impl From<core::NotificationPolicy> for NotificationPolicy {
+    fn from(notify: core::NotificationPolicy) -> Self {
         Self(notify)
     }
 }
 
-impl From<Notify> for core::Notify {
-    fn from(notify: Notify) -> Self {
+impl From<NotificationPolicy> for core::NotificationPolicy {
+    fn from(notify: NotificationPolicy) -> Self {
         notify.0
     }
 }
 
-/// [`core::Hold`] on paper.
+/// Reason why a queue does not go on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "mirrors berth_core::Hold")]
-pub enum Hold {
+pub enum QueueHold {
     Paused(Actor),
     Unknown(u64),
     ForeignWriter(String),
@@ -450,41 +454,41 @@ pub enum Hold {
     Retrying(BackOff),
 }
 
-/// A turn that the model refused. A type of its own, so that generated clients have a name for it.
+/// A turn that failed because the model refused it. A type of its own, so that generated clients have a name for it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ModelFailure {
-    /// The number of the turn that failed.
+    /// Number of the turn that failed.
     pub turn: u64,
-    /// What the model refused.
-    pub failure: Failure,
-    /// The agent's own words.
+    /// Kind of failure.
+    pub failure: TurnFailure,
+    /// Reason in the agent's own words.
     pub reason: String,
 }
 
-/// A turn that the model refused and whose text is sent again later.
+/// A turn that failed because the model refused it, and whose text is sent again later.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BackOff {
-    /// The number of the turn that failed.
+    /// Number of the turn that failed.
     pub turn: u64,
-    /// What the model refused.
-    pub failure: Failure,
-    /// The agent's own words.
+    /// Kind of failure.
+    pub failure: TurnFailure,
+    /// Reason in the agent's own words.
     pub reason: String,
-    /// The number of the turn that has the text again.
+    /// Number of the turn that repeats the text.
     pub by: u64,
-    /// How often the text was sent again, this time included.
+    /// Number of retries of this text, the coming one included.
     pub attempt: u32,
-    /// The boot that the time below belongs to.
+    /// Boot that `until_boot_ms` belongs to.
     pub boot: String,
-    /// When the queue goes on, on the boot clock.
+    /// Time at which the queue goes on, on the boot clock in milliseconds.
     pub until_boot_ms: u64,
 }
 
-/// [`core::Release`] on paper.
+/// Reason why berth itself ended a run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "mirrors berth_core::Release")]
-pub enum Release {
+pub enum ReleaseReason {
     Idle,
     Expired,
     Unresponsive,
@@ -492,11 +496,11 @@ pub enum Release {
     Broken(String),
 }
 
-/// [`core::Origin`] on paper.
+/// Origin of a session's conversation.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "mirrors berth_core::Origin")]
-pub enum Origin {
+pub enum ConversationOrigin {
     #[default]
     New,
     Named(String),
@@ -504,38 +508,38 @@ pub enum Origin {
     Forked(String),
 }
 
-/// [`core::Wish`] over the wire.
+/// Answer that a client gives to a question of an agent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "mirrors berth_core::Wish")]
-pub enum Wish {
+pub enum QuestionReply {
     Allow,
     Deny { reason: Option<String> },
     Options { ids: Vec<String>, text: Option<String> },
 }
 
-impl Wish {
-    /// No, without a reason.
+impl QuestionReply {
+    /// A refusal without a reason.
     pub const DENY: Self = Self::Deny { reason: None };
 
-    /// The option of this id, and nothing else.
+    /// The choice of exactly this option.
     pub fn option(id: impl Into<String>) -> Self {
         Self::Options { ids: vec![id.into()], text: None }
     }
 }
 
-impl From<core::Hold> for Hold {
-    fn from(hold: core::Hold) -> Self {
+impl From<core::QueueHold> for QueueHold {
+    fn from(hold: core::QueueHold) -> Self {
         match hold {
-            core::Hold::Paused { by } => Self::Paused(by.into()),
-            core::Hold::Unknown { turn } => Self::Unknown(turn),
-            core::Hold::ForeignWriter { who } => Self::ForeignWriter(who),
-            core::Hold::AgentFailed { reason } => Self::AgentFailed(reason),
-            core::Hold::Draft => Self::Draft,
-            core::Hold::ModelFailed { turn, failure, reason } => {
+            core::QueueHold::Paused { by } => Self::Paused(by.into()),
+            core::QueueHold::Unknown { turn } => Self::Unknown(turn),
+            core::QueueHold::ForeignWriter { who } => Self::ForeignWriter(who),
+            core::QueueHold::AgentFailed { reason } => Self::AgentFailed(reason),
+            core::QueueHold::Draft => Self::Draft,
+            core::QueueHold::ModelFailed { turn, failure, reason } => {
                 Self::ModelFailed(ModelFailure { turn, failure: failure.into(), reason })
             }
-            core::Hold::Retrying { turn, failure, reason, by, attempt, boot, until_boot_ms } => {
+            core::QueueHold::Retrying { turn, failure, reason, by, attempt, boot, until_boot_ms } => {
                 let failure = failure.into();
                 let boot = boot.into();
                 Self::Retrying(BackOff { turn, failure, reason, by, attempt, boot, until_boot_ms })
@@ -544,18 +548,18 @@ impl From<core::Hold> for Hold {
     }
 }
 
-impl From<Hold> for core::Hold {
-    fn from(hold: Hold) -> Self {
+impl From<QueueHold> for core::QueueHold {
+    fn from(hold: QueueHold) -> Self {
         match hold {
-            Hold::Paused(by) => Self::Paused { by: by.into() },
-            Hold::Unknown(turn) => Self::Unknown { turn },
-            Hold::ForeignWriter(who) => Self::ForeignWriter { who },
-            Hold::AgentFailed(reason) => Self::AgentFailed { reason },
-            Hold::Draft => Self::Draft,
-            Hold::ModelFailed(ModelFailure { turn, failure, reason }) => {
+            QueueHold::Paused(by) => Self::Paused { by: by.into() },
+            QueueHold::Unknown(turn) => Self::Unknown { turn },
+            QueueHold::ForeignWriter(who) => Self::ForeignWriter { who },
+            QueueHold::AgentFailed(reason) => Self::AgentFailed { reason },
+            QueueHold::Draft => Self::Draft,
+            QueueHold::ModelFailed(ModelFailure { turn, failure, reason }) => {
                 Self::ModelFailed { turn, failure: failure.into(), reason }
             }
-            Hold::Retrying(BackOff { turn, failure, reason, by, attempt, boot, until_boot_ms }) => {
+            QueueHold::Retrying(BackOff { turn, failure, reason, by, attempt, boot, until_boot_ms }) => {
                 let failure = failure.into();
                 let boot = boot.into();
                 Self::Retrying { turn, failure, reason, by, attempt, boot, until_boot_ms }
@@ -564,12 +568,12 @@ impl From<Hold> for core::Hold {
     }
 }
 
-impl Hold {
-    /// Why a queue does not go on, and what to do about it.
+impl QueueHold {
+    /// Describes why a queue does not go on, and what to do about it.
     pub fn describe(&self, session: &str) -> String {
         match self {
             Self::Paused(by) => {
-                format!("paused by {}; `berth queue {session} resume` lets it go on", by.place)
+                format!("paused by {}; `berth queue {session} resume` resumes it", by.place)
             }
             Self::Unknown(turn) => format!(
                 "the end of turn {session}.{turn} is unknown; check it, then `berth queue {session} resume`"
@@ -583,20 +587,20 @@ impl Hold {
                  send or clear it there (`berth attach {session}`), or `berth queue {session} resume`"
             ),
             Self::AgentFailed(reason) => {
-                // The rest of it is what the agent printed; the log has it.
+                // The other lines are output of the agent; the log has them.
                 let reason = reason.lines().next().unwrap_or_default();
                 let reason = reason.strip_suffix("; it printed last:").unwrap_or(reason);
-                format!("the agent cannot be used: {reason}; mend that, then `berth resume {session}`")
+                format!("the agent cannot be used: {reason}; fix that, then `berth resume {session}`")
             }
             Self::ModelFailed(ModelFailure { turn, failure, reason }) => {
-                let what = core::Failure::from(*failure).words();
+                let what = core::TurnFailure::from(*failure).words();
                 let reason = reason.lines().next().unwrap_or_default();
                 format!(
-                    "turn {session}.{turn} failed ({what}): {reason}; `berth queue {session} resume` goes on with what waits"
+                    "turn {session}.{turn} failed ({what}): {reason}; `berth queue {session} resume` goes on with the waiting turns"
                 )
             }
             Self::Retrying(BackOff { turn, failure, reason, by, attempt, .. }) => {
-                let what = core::Failure::from(*failure).words();
+                let what = core::TurnFailure::from(*failure).words();
                 let reason = reason.lines().next().unwrap_or_default();
                 let most = core::MOST_RETRIES;
                 let minutes = core::FIRST_BACK_OFF.as_secs() / 60 * (1 << attempt.saturating_sub(1).min(16));
@@ -609,32 +613,32 @@ impl Hold {
     }
 }
 
-impl From<core::Release> for Release {
-    fn from(release: core::Release) -> Self {
+impl From<core::ReleaseReason> for ReleaseReason {
+    fn from(release: core::ReleaseReason) -> Self {
         match release {
-            core::Release::Idle => Self::Idle,
-            core::Release::Expired => Self::Expired,
-            core::Release::Unresponsive => Self::Unresponsive,
-            core::Release::Switched => Self::Switched,
-            core::Release::Broken { reason } => Self::Broken(reason),
+            core::ReleaseReason::Idle => Self::Idle,
+            core::ReleaseReason::Expired => Self::Expired,
+            core::ReleaseReason::Unresponsive => Self::Unresponsive,
+            core::ReleaseReason::Switched => Self::Switched,
+            core::ReleaseReason::Broken { reason } => Self::Broken(reason),
         }
     }
 }
 
-impl From<Release> for core::Release {
-    fn from(release: Release) -> Self {
+impl From<ReleaseReason> for core::ReleaseReason {
+    fn from(release: ReleaseReason) -> Self {
         match release {
-            Release::Idle => Self::Idle,
-            Release::Expired => Self::Expired,
-            Release::Unresponsive => Self::Unresponsive,
-            Release::Switched => Self::Switched,
-            Release::Broken(reason) => Self::Broken { reason },
+            ReleaseReason::Idle => Self::Idle,
+            ReleaseReason::Expired => Self::Expired,
+            ReleaseReason::Unresponsive => Self::Unresponsive,
+            ReleaseReason::Switched => Self::Switched,
+            ReleaseReason::Broken(reason) => Self::Broken { reason },
         }
     }
 }
 
-impl Release {
-    /// Why berth ended a run.
+impl ReleaseReason {
+    /// Describes why berth ended a run.
     pub fn describe(&self) -> String {
         match self {
             Self::Idle => "paused to save memory; the next message wakes it".to_owned(),
@@ -646,8 +650,8 @@ impl Release {
     }
 }
 
-/// Enums without data that are the same on both sides of the border. The first is the default of what an
-/// older version did not write.
+/// Declares enums without data that are equal on both sides of the border. The first variant is the default for
+/// records of older versions, which lack the field.
 macro_rules! same_words {
     ($($(#[$doc:meta])* $name:ident { $first:ident, $($word:ident),* })*) => {$(
         $(#[$doc])*
@@ -656,32 +660,32 @@ macro_rules! same_words {
         #[expect(missing_docs, reason = "mirrors the type of the same name in berth_core")]
         pub enum $name { #[default] $first, $($word),* }
 
-        crate::paper::both_ways! { enum $name { $first, $($word),* } }
+        crate::mirror::both_ways! { enum $name { $first, $($word),* } }
     )*};
 }
 
 same_words! {
-    /// How a turn meets one that is running.
-    Manner { Queue, Steer, Interrupt }
-    /// How a turn ended.
-    Final { Unknown, Done, Failed, Cancelled, Interrupted }
-    /// What an answer means.
-    AskKind { Other, AllowOnce, AllowAlways, RejectOnce, RejectAlways }
-    /// Whether a queue goes on after a turn whose end is unknown.
+    /// Manner of a turn that arrives while another one runs.
+    SendMode { Queue, Steer, Interrupt }
+    /// Final state of a turn.
+    FinalState { Unknown, Done, Failed, Cancelled, Interrupted }
+    /// Meaning of an option of a question.
+    QuestionOptionKind { Other, AllowOnce, AllowAlways, RejectOnce, RejectAlways }
+    /// Policy of a queue after a turn whose end is unknown.
     OnUnknown { Hold, Continue }
-    /// What a queue does behind a turn that failed for a reason that is the model's.
+    /// Policy of a queue after a turn that failed because of the model.
     OnFailed { Hold, Continue, Retry }
-    /// What made a turn fail, as far as its agent told.
-    Failure { Other, Limit, Overloaded, Login }
-    /// What an agent in a terminal told.
-    Edge { Quiet, Prompt, Tool, Stopped, Interrupted }
+    /// Kind of failure of a turn, as far as its agent reported it.
+    TurnFailure { Other, Limit, Overloaded, Login }
+    /// Latest report of an agent in a terminal about its turn.
+    ActivityChange { Quiet, Prompt, Tool, Stopped, Interrupted }
 }
 
 impl OnFailed {
-    /// All there are.
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::Hold, Self::Continue, Self::Retry];
 
-    /// The word people type.
+    /// Word that people type.
     pub fn word(self) -> &'static str {
         match self {
             Self::Hold => "hold",
@@ -691,21 +695,21 @@ impl OnFailed {
     }
 }
 
-crate::paper::by_from!(Notify, Hold, Release);
+crate::mirror::by_from!(NotificationPolicy, QueueHold, ReleaseReason);
 
-crate::paper::both_ways! {
-    enum Wish { Allow, Deny { reason }, Options { ids, text } }
-    enum Origin { New, Named(id), Resumed(id), Forked(id) }
-    struct Ask { request, tool, detail, options, several, takes_text, takes_reason }
-    struct Reply { chosen, text }
-    struct Prompt { by, text, key, start_by, manner, retry }
-    struct StartBy { boot, boot_ms }
-    struct Retry { of, attempt }
+crate::mirror::both_ways! {
+    enum QuestionReply { Allow, Deny { reason }, Options { ids, text } }
+    enum ConversationOrigin { New, Named(id), Resumed(id), Forked(id) }
+    struct AgentQuestion { request, tool, detail, options, several, takes_text, takes_reason }
+    struct ChosenReply { chosen, text }
+    struct TurnPrompt { by, text, key, start_by, manner, retry }
+    struct StartDeadline { boot, boot_ms }
+    struct TurnRetry { of, attempt }
     struct Conversation { id, store }
-    struct Expiry { boot, boot_ms }
-    struct Cancel { by, for_another, until_boot_ms }
+    struct SessionExpiry { boot, boot_ms }
+    struct CancelRequest { by, for_another, until_boot_ms }
     struct TurnEnd { state, reason, answer, cut, input_tokens, output_tokens, failure }
-    struct AskOption { id, name, kind }
-    struct Able { steer, resume }
-    struct Policy { idle_ms, ttl_ms, archive_after_ms, on_unknown, on_failed, notify }
+    struct QuestionOption { id, name, kind }
+    struct AgentCapabilities { steer, resume }
+    struct SessionPolicy { idle_ms, ttl_ms, archive_after_ms, on_unknown, on_failed, notify }
 }

@@ -1,44 +1,45 @@
 //! How much of a session a caller may see.
 //!
-//! Promise: below the scope `control` the secrets of command lines are masked, and a caller with a list of sessions is
-//! told of no others. The types that have something to hide each have one method for it, `hide_from`.
-//! Not here: which sessions a caller may ask about (see the gateway), what counts as a secret (see [`redact`]).
-//! Start with [`Viewer`].
+//! Promise: below the scope `control` the secrets of command lines are redacted, and a caller with a list of sessions
+//! learns of no others. Each type with something to hide has one method for it, `hide_from`.
+//! Not here: which sessions a caller may ask about (see the gateway), and which texts count as secrets (see
+//! [`redact`]).
+//! Start with [`ViewerRights`].
 
 use std::collections::BTreeSet;
 
 use berth_core::SessionId;
 
 use crate::record::Event;
-use crate::{Code, Problem, Scope, Status, redact};
+use crate::{AccessScope, Problem, ProblemCode, SessionStatus, redact};
 
-/// A caller, as far as that decides what it sees.
+/// Rights of a caller, as far as they decide which data it sees.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Viewer {
-    /// How far the caller may go.
-    pub scope: Scope,
-    /// The only sessions there are for the caller; all if there is no list.
+pub struct ViewerRights {
+    /// Scope of the caller.
+    pub scope: AccessScope,
+    /// Sessions that the caller may know of; `None` for all.
     pub sessions: Option<BTreeSet<SessionId>>,
 }
 
-impl Viewer {
-    /// The caller that sees least.
-    pub const LEAST: Self = Self { scope: Scope::Read, sessions: Some(BTreeSet::new()) };
+impl ViewerRights {
+    /// The caller with the fewest rights.
+    pub const LEAST: Self = Self { scope: AccessScope::Read, sessions: Some(BTreeSet::new()) };
 
-    /// Whether nothing is hidden from the caller.
+    /// True if nothing is hidden from the caller.
     pub fn sees_all(&self) -> bool {
-        self.scope >= Scope::Control && self.sessions.is_none()
+        self.scope >= AccessScope::Control && self.sessions.is_none()
     }
 
-    /// Whether there is such a session, as far as the caller may know.
+    /// True if the caller may know of this session.
     pub fn may_see(&self, id: &SessionId) -> bool {
         self.sessions.as_ref().is_none_or(|sessions| sessions.contains(id))
     }
 
-    /// Masks the secrets of a command line, if the caller is below `control`.
+    /// Redacts the secrets of a command line, if the caller is below `control`.
     pub fn mask(&self, command: &mut Vec<String>) {
-        if self.scope < Scope::Control {
-            *command = redact::words(command);
+        if self.scope < AccessScope::Control {
+            *command = redact::redact_words(command);
         }
     }
 
@@ -50,17 +51,17 @@ impl Viewer {
     }
 }
 
-impl Status {
-    /// Takes out what the caller may not see.
-    pub fn hide_from(&mut self, viewer: &Viewer) {
+impl SessionStatus {
+    /// Removes the data that the caller may not see.
+    pub fn hide_from(&mut self, viewer: &ViewerRights) {
         viewer.mask(&mut self.what.command);
         viewer.hide_parent(&mut self.what.parent);
     }
 }
 
 impl Event {
-    /// Takes out what the caller may not see.
-    pub fn hide_from(&mut self, viewer: &Viewer) {
+    /// Removes the data that the caller may not see.
+    pub fn hide_from(&mut self, viewer: &ViewerRights) {
         if let Self::Created { spec, .. } | Self::Respecified { spec } = self {
             viewer.mask(&mut spec.command);
             viewer.mask(&mut spec.again);
@@ -74,14 +75,14 @@ impl Event {
 }
 
 impl Problem {
-    /// Takes out the name of a session that writes a conversation, if the caller may not see that session. Other problems
-    /// repeat the words of the request, and other words for what is there would tell that it is there.
-    pub fn hide_from(&mut self, viewer: &Viewer) {
+    /// Removes the name of a session that writes a conversation, if the caller may not see that session. Other
+    /// problems only repeat the request; changing their text would reveal that the session exists.
+    pub fn hide_from(&mut self, viewer: &ViewerRights) {
         let names_another = |text: &str| {
             let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
             words.filter_map(SessionId::parse).any(|id| !viewer.may_see(&id))
         };
-        if self.code == Code::InUse
+        if self.code == ProblemCode::InUse
             && (names_another(&self.what) || self.hint.as_deref().is_some_and(names_another))
         {
             self.what = "a session that the token does not include is in the way".to_owned();
@@ -93,13 +94,13 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{InterfaceLaunch, Spec};
+    use crate::record::{InterfaceLaunch, SessionSpec};
 
     const MINE: &str = "0123456789ab";
     const OTHER: &str = "mj277ycbmc9g";
 
-    fn viewer(scope: Scope, sessions: Option<&str>) -> Viewer {
-        Viewer { scope, sessions: sessions.map(|id| SessionId::parse(id).into_iter().collect()) }
+    fn viewer(scope: AccessScope, sessions: Option<&str>) -> ViewerRights {
+        ViewerRights { scope, sessions: sessions.map(|id| SessionId::parse(id).into_iter().collect()) }
     }
 
     fn words(secret: &str) -> Vec<String> {
@@ -114,18 +115,18 @@ mod tests {
             ..InterfaceLaunch::default()
         };
         let spec = |secret: &str| Event::Respecified {
-            spec: Spec {
+            spec: SessionSpec {
                 command: words(secret),
                 again: words(secret),
                 other: Some(launch(secret)),
-                ..Spec::default()
+                ..SessionSpec::default()
             },
         };
         for (scope, shown) in [
-            (Scope::Read, "***"),
-            (Scope::Send, "***"),
-            (Scope::Control, "hunter2"),
-            (Scope::Admin, "hunter2"),
+            (AccessScope::Read, "***"),
+            (AccessScope::Send, "***"),
+            (AccessScope::Control, "hunter2"),
+            (AccessScope::Admin, "hunter2"),
         ] {
             let mut event = spec("hunter2");
             event.hide_from(&viewer(scope, None));
@@ -136,21 +137,23 @@ mod tests {
     #[test]
     fn a_parent_is_shown_to_callers_whose_list_has_it_and_to_those_without_a_list() {
         for (sessions, shown) in [(None, true), (Some(OTHER), true), (Some(MINE), false)] {
-            let mut status = Status::default();
+            let mut status = SessionStatus::default();
             status.what.parent = Some(OTHER.to_owned());
-            status.hide_from(&viewer(Scope::Admin, sessions));
+            status.hide_from(&viewer(AccessScope::Admin, sessions));
             assert_eq!(status.what.parent.is_some(), shown, "{sessions:?}");
         }
     }
 
     #[test]
     fn a_problem_names_no_session_that_is_not_in_the_list() {
-        for (code, named, shown) in
-            [(Code::InUse, OTHER, false), (Code::InUse, MINE, true), (Code::Refused, OTHER, true)]
-        {
+        for (code, named, shown) in [
+            (ProblemCode::InUse, OTHER, false),
+            (ProblemCode::InUse, MINE, true),
+            (ProblemCode::Refused, OTHER, true),
+        ] {
             let mut problem = Problem::new(code, format!("session {named} writes it")).hint("stop it");
             let before = problem.clone();
-            problem.hide_from(&viewer(Scope::Admin, Some(MINE)));
+            problem.hide_from(&viewer(AccessScope::Admin, Some(MINE)));
             assert_eq!(problem == before, shown, "{problem:?}");
         }
     }

@@ -1,23 +1,25 @@
-//! What can be typed, in a file for each kind of thing. The help texts are the manual.
+//! Command-line arguments, in one file for each group of commands.
 //!
-//! Start with [`Args`] and [`Verb`].
+//! Promise: the doc comments of arguments are the help texts and the manual pages, so each is written for users.
+//! Not here: carrying a command out (see `cmd`), the first help page (see `help`).
+//! Start with [`CliArgs`] and [`CliVerb`].
 
 pub(crate) mod agents;
 pub(crate) mod config;
 mod doctor;
 mod editors;
-pub(crate) mod find;
 pub(crate) mod foreign;
 pub(crate) mod helper;
 mod hook;
 pub(crate) mod hosts;
-pub(crate) mod life;
-mod look;
+mod inspect;
+pub(crate) mod lifecycle;
 pub(crate) mod ls;
-mod meant;
 pub(crate) mod notify;
 mod run;
+pub(crate) mod search;
 pub(crate) mod serve;
+mod session_flag;
 mod shell;
 mod terminal;
 pub(crate) mod token;
@@ -26,41 +28,52 @@ pub(crate) mod turns;
 pub(crate) mod use_session;
 mod wait;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use clap::builder::TypedValueParser;
 use clap::{Args as _, Command, FromArgMatches, Parser, Subcommand};
 
-pub(crate) use agents::Agents;
+pub(crate) use agents::AgentsArgs;
 pub(crate) use berth_api::time::duration;
-pub(crate) use config::Config;
-pub(crate) use doctor::{Doctor, Sweep};
-pub(crate) use editors::{Acp, Mcp};
-pub(crate) use find::{Export, Format, Grep};
-pub(crate) use foreign::{Adopt, Import, TranscriptLs, TranscriptShow};
-pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, HelperVerb, Release};
-pub(crate) use hook::Hook;
-pub(crate) use hosts::{Hosts, HostsAdd, HostsLs, HostsVerb, Proxy, ProxyVerb};
-pub(crate) use life::{Archive, History, Note, Policy, Purge, Rename, Restore, Sorting, Stop, Tag};
-pub(crate) use look::{Log, Ps, Show, Why};
-pub(crate) use ls::{Ls, Which};
-pub(crate) use notify::{CONFIGURED, Notify, NotifyLog, NotifyTest, NotifyVerb, occasions};
-pub(crate) use run::{Resume, Run};
-pub(crate) use serve::{OpenApi, Serve};
+pub(crate) use config::ConfigArgs;
+pub(crate) use doctor::{DoctorArgs, SweepArgs};
+pub(crate) use editors::{AcpArgs, McpArgs};
+pub(crate) use foreign::{AdoptArgs, ImportArgs, TranscriptLsArgs, TranscriptShowArgs};
+pub(crate) use helper::{
+    HelperArgs, HelperEnsureArgs, HelperLsArgs, HelperReleaseArgs, HelperShowArgs, HelperStopArgs, HelperVerb,
+};
+pub(crate) use hook::HookArgs;
+pub(crate) use hosts::{HostsAddArgs, HostsArgs, HostsLsArgs, HostsVerb, ProxyArgs, ProxyVerb};
+pub(crate) use inspect::{LogArgs, PsArgs, ShowArgs, WhyArgs};
+pub(crate) use lifecycle::{
+    ArchiveArgs, HistoryArgs, NoteArgs, PolicyArgs, PurgeArgs, RenameArgs, RestoreArgs, SessionLabelArgs,
+    StopArgs, TagArgs,
+};
+pub(crate) use ls::{LsArgs, SessionFilterArgs};
+pub(crate) use notify::{CONFIGURED, NotifyArgs, NotifyLogArgs, NotifyTestArgs, NotifyVerb, occasions};
+pub(crate) use run::{ResumeArgs, RunArgs};
+pub(crate) use search::{ExportArgs, ExportFormatArg, GrepArgs};
+pub(crate) use serve::{OpenApiArgs, ServeArgs};
 pub(crate) use shell::{
-    Completions, Demo, Man, Setup, SetupClaude, SetupCodex, SetupHow, SetupSystemd, SetupVerb,
+    CompletionsArgs, DemoArgs, ManArgs, SetupArgs, SetupClaudeArgs, SetupCodexArgs, SetupModeArgs,
+    SetupSystemdArgs, SetupVerb,
 };
-pub(crate) use terminal::{Attach, Input, Leave, Output, Screen, Switch};
-pub(crate) use token::{Audit, Link, Token, TokenLs, TokenNew, TokenRevoke, TokenVerb};
-pub(crate) use transcript::{Transcript, TranscriptCheck, TranscriptRepair, TranscriptTree, TranscriptVerb};
+pub(crate) use terminal::{AttachArgs, InputArgs, InterfaceArgs, LeaveKeyArgs, OutputArgs, ScreenArgs};
+pub(crate) use token::{
+    AuditArgs, LinkArgs, TokenArgs, TokenLsArgs, TokenNewArgs, TokenRevokeArgs, TokenVerb,
+};
+pub(crate) use transcript::{
+    TranscriptArgs, TranscriptCheckArgs, TranscriptRepairArgs, TranscriptTreeArgs, TranscriptVerb,
+};
 pub(crate) use turns::{
-    AgentOptions, Answer, Cancel, Fork, OnFailed, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
+    AgentRunArgs, AnswerArgs, CancelArgs, ForkArgs, OnFailedArg, OnUnknownArg, QueueArgs, QueueVerb,
+    ResultArgs, SendArgs, TurnArgs, TurnsArgs,
 };
-pub(crate) use use_session::Use;
-pub(crate) use wait::{Wait, WaitFor};
+pub(crate) use use_session::UseArgs;
+pub(crate) use wait::{WaitArgs, WaitForArg};
 
-use crate::config::Color;
-pub(crate) use meant::named;
-use meant::{MEANT, in_its_place, with_session};
+use crate::config::ColorMode;
+pub(crate) use session_flag::named;
+use session_flag::{SESSION_FLAG_ID, conflicting_argument, with_session};
 
 /// berth keeps AI agent sessions: one writer each, nothing said is lost, every disconnect and
 /// crash is survived, and what a session started is cleaned up with it.
@@ -89,32 +102,32 @@ First steps:  berth demo
               berth run --name fix -- claude      then Ctrl-\\ to leave, `berth attach fix` to return
               berth run --name bot --agent claude then `berth send bot TEXT --wait` from anywhere"
 )]
-pub(crate) struct Args {
+pub(crate) struct CliArgs {
     #[command(flatten)]
-    pub(crate) before: Before,
+    pub(crate) before: LeadingArgs,
     #[arg(skip)]
     session_misplaced: Option<Problem>,
-    /// What was typed where a session is meant.
+    /// Arguments that name sessions, as typed and in order.
     #[arg(skip)]
     pub(crate) named: Vec<String>,
     #[command(subcommand)]
-    pub(crate) verb: Option<Verb>,
+    pub(crate) verb: Option<CliVerb>,
 }
 
-/// What stands before the verb.
+/// Options before the verb.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Before {
+pub(crate) struct LeadingArgs {
     #[command(flatten)]
-    pub(crate) global: Global,
+    pub(crate) global: GlobalArgs,
     /// The session of the command
     #[arg(long = "session", value_name = "S")]
     pub(crate) meant: Option<String>,
 }
 
-/// What every command understands, before the verb and after it.
+/// Options that every command accepts, before and after the verb.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Everywhere")]
-pub(crate) struct Global {
+pub(crate) struct GlobalArgs {
     /// Print only data and errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
@@ -124,22 +137,22 @@ pub(crate) struct Global {
     /// Run the command on this host, over ssh: one of `berth hosts`, or an ssh name
     #[arg(long, value_name = "HOST", global = true)]
     pub(crate) host: Option<String>,
-    /// What whoever asks calls this host: another berth says it, for the hints it gives them
+    /// Name of this host on the calling host; set by the calling berth, and used in hints
     #[arg(long, value_name = "HOST", global = true, hide = true)]
     pub(crate) called: Option<String>,
     /// When to use colours: auto, always, never [default: the config's `ui.color`]
     #[arg(long, value_name = "WHEN", value_parser = color(), global = true, hide_possible_values = true)]
-    pub(crate) color: Option<Color>,
+    pub(crate) color: Option<ColorMode>,
 }
 
-fn color() -> impl clap::builder::TypedValueParser<Value = Color> {
-    let named = |text: String| Color::ALL.into_iter().find(|color| color.name() == text);
-    clap::builder::PossibleValuesParser::new(Color::ALL.map(Color::name))
+fn color() -> impl clap::builder::TypedValueParser<Value = ColorMode> {
+    let named = |text: String| ColorMode::ALL.into_iter().find(|color| color.name() == text);
+    clap::builder::PossibleValuesParser::new(ColorMode::ALL.map(ColorMode::name))
         .try_map(move |text| named(text).ok_or("no such word"))
 }
 
-impl Args {
-    /// What was typed.
+impl CliArgs {
+    /// Parses the arguments of this process.
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let words: Vec<_> = std::env::args_os().skip(1).collect();
         let command = if crate::help::is_all_typed(&words) {
@@ -147,21 +160,23 @@ impl Args {
         } else {
             words.first().and_then(|word| only(word.to_str()?)).unwrap_or_else(crate::help::command)
         };
-        let found = command.try_get_matches().map_err(crate::guess::with_advice)?;
+        let found = command.try_get_matches().map_err(crate::verb_hints::with_advice)?;
         if let Some(page) = crate::help::asked(&found) {
-            return Err(crate::guess::with_advice(page));
+            return Err(crate::verb_hints::with_advice(page));
         }
         let mut args = Self::from_arg_matches(&found)?;
         args.named = named(&found);
-        let below = found.subcommand().map(|(verb, found)| (verb, found, found.try_get_one::<String>(MEANT)));
+        let below = found
+            .subcommand()
+            .map(|(verb, found)| (verb, found, found.try_get_one::<String>(SESSION_FLAG_ID)));
         let nothing = |verb: &str| {
-            Problem::new(Code::Usage, format!("--session means nothing to `berth {verb}`"))
-                .hint(format!("leave it out; `berth {verb} --help` tells what it takes"))
+            Problem::new(ProblemCode::Usage, format!("`berth {verb}` does not take --session"))
+                .hint(format!("leave --session out; `berth {verb} --help` lists its options"))
         };
         match below {
             Some((_, found, Ok(meant))) => {
                 args.before.meant = meant.cloned().or(args.before.meant);
-                args.session_misplaced = args.before.meant.as_ref().and_then(|_| in_its_place(found));
+                args.session_misplaced = args.before.meant.as_ref().and_then(|_| conflicting_argument(found));
             }
             Some((verb, _, Err(_))) if args.before.meant.is_some() => {
                 args.session_misplaced = Some(nothing(verb))
@@ -172,31 +187,31 @@ impl Args {
         Ok(args)
     }
 
-    /// Refuses --session where it would mean nothing: whoever gives it wants it to count.
+    /// Rejects --session for a command that would ignore it: the caller expects it to have an effect.
     pub(crate) fn check_session(&self) -> Result<(), Problem> {
         self.session_misplaced.clone().map_or(Ok(()), Err)
     }
 }
 
-/// The command with this verb alone.
+/// The definition of berth with this one verb.
 fn only(verb: &str) -> Option<Command> {
-    let verb = with_session(Verb::definition(verb)?);
+    let verb = with_session(CliVerb::definition(verb)?);
     let whole = Command::new("berth").version(env!("CARGO_PKG_VERSION")).disable_help_subcommand(true);
-    Some(Before::augment_args(whole).subcommand(verb))
+    Some(LeadingArgs::augment_args(whole).subcommand(verb))
 }
 
-/// Makes [`Verb`], and a way to define one verb alone: to define all of them for one that was typed is a good part of
-/// what a short command takes.
+/// Makes [`CliVerb`], and a way to define one verb alone. Defining every verb to parse one of them takes a good part of
+/// the run time of a short command.
 macro_rules! verbs {
     ($($(#[$attribute:meta])* $name:literal $variant:ident($arguments:ty),)*) => {
-        /// What can be done.
+        /// A command with its arguments.
         #[derive(Subcommand, Debug)]
-        pub(crate) enum Verb {
+        pub(crate) enum CliVerb {
             $($(#[$attribute])* #[command(name = $name)] $variant($arguments),)*
         }
 
-        impl Verb {
-            /// How the verb of this name is typed.
+        impl CliVerb {
+            /// The definition of the verb with this name; `None` for an unknown verb.
             fn definition(name: &str) -> Option<Command> {
                 match name {
                     $($name => Some(<$arguments as clap::Args>::augment_args(Command::new($name))),)*
@@ -208,66 +223,66 @@ macro_rules! verbs {
 }
 
 verbs! {
-    "run" Run(Box<Run>),
-    "resume" Resume(Resume),
-    "ls" Ls(Ls),
-    "show" Show(Show),
-    "why" Why(Why),
-    "ps" Ps(Ps),
-    "attach" Attach(Attach),
-    "input" Input(Input),
-    "screen" Screen(Screen),
-    "output" Output(Output),
-    "log" Log(Log),
-    "grep" Grep(Grep),
-    "export" Export(Export),
-    "stop" Stop(Stop),
-    "wait" Wait(Wait),
-    "send" Send(Send),
-    "turns" Turns(Turns),
-    "turn" Turn(Turn),
-    "result" Result(TurnResult),
-    "cancel" Cancel(Cancel),
-    "queue" Queue(Queue),
-    "answer" Answer(Answer),
-    "fork" Fork(Fork),
-    "adopt" Adopt(Adopt),
-    "import" Import(Import),
-    "rename" Rename(Rename),
-    "use" Use(Use),
-    "tag" Tag(Tag),
-    "note" Note(Note),
-    "policy" Policy(Policy),
-    "archive" Archive(Archive),
-    "restore" Restore(Restore),
-    "history" History(History),
-    "purge" Purge(Purge),
-    "helper" Helper(Helper),
-    "sweep" Sweep(Sweep),
-    "agents" Agents(Agents),
-    "notify" Notify(Notify),
-    "config" Config(Config),
-    "completions" Completions(Completions),
-    "man" Man(Man),
-    "setup" Setup(Setup),
+    "run" Run(Box<RunArgs>),
+    "resume" Resume(ResumeArgs),
+    "ls" Ls(LsArgs),
+    "show" Show(ShowArgs),
+    "why" Why(WhyArgs),
+    "ps" Ps(PsArgs),
+    "attach" Attach(AttachArgs),
+    "input" Input(InputArgs),
+    "screen" Screen(ScreenArgs),
+    "output" Output(OutputArgs),
+    "log" Log(LogArgs),
+    "grep" Grep(GrepArgs),
+    "export" Export(ExportArgs),
+    "stop" Stop(StopArgs),
+    "wait" Wait(WaitArgs),
+    "send" Send(SendArgs),
+    "turns" Turns(TurnsArgs),
+    "turn" Turn(TurnArgs),
+    "result" Result(ResultArgs),
+    "cancel" Cancel(CancelArgs),
+    "queue" Queue(QueueArgs),
+    "answer" Answer(AnswerArgs),
+    "fork" Fork(ForkArgs),
+    "adopt" Adopt(AdoptArgs),
+    "import" Import(ImportArgs),
+    "rename" Rename(RenameArgs),
+    "use" Use(UseArgs),
+    "tag" Tag(TagArgs),
+    "note" Note(NoteArgs),
+    "policy" Policy(PolicyArgs),
+    "archive" Archive(ArchiveArgs),
+    "restore" Restore(RestoreArgs),
+    "history" History(HistoryArgs),
+    "purge" Purge(PurgeArgs),
+    "helper" Helper(HelperArgs),
+    "sweep" Sweep(SweepArgs),
+    "agents" Agents(AgentsArgs),
+    "notify" Notify(NotifyArgs),
+    "config" Config(ConfigArgs),
+    "completions" Completions(CompletionsArgs),
+    "man" Man(ManArgs),
+    "setup" Setup(SetupArgs),
     #[command(hide = true)]
-    "hook" Hook(Hook),
-    "serve" Serve(Serve),
-    "hosts" Hosts(Hosts),
-    "proxy" Proxy(Proxy),
-    "token" Token(Token),
-    "transcript" Transcript(Transcript),
-    "link" Link(Link),
-    "audit" Audit(Audit),
-    "acp" Acp(Acp),
-    "mcp" Mcp(Mcp),
-    "openapi" OpenApi(OpenApi),
-    "doctor" Doctor(Doctor),
-    "demo" Demo(Demo),
+    "hook" Hook(HookArgs),
+    "serve" Serve(ServeArgs),
+    "hosts" Hosts(HostsArgs),
+    "proxy" Proxy(ProxyArgs),
+    "token" Token(TokenArgs),
+    "transcript" Transcript(TranscriptArgs),
+    "link" Link(LinkArgs),
+    "audit" Audit(AuditArgs),
+    "acp" Acp(AcpArgs),
+    "mcp" Mcp(McpArgs),
+    "openapi" OpenApi(OpenApiArgs),
+    "doctor" Doctor(DoctorArgs),
+    "demo" Demo(DemoArgs),
 }
 
 #[cfg(test)]
-mod parity;
+mod api_parity;
 
 #[cfg(test)]
 mod tests {
@@ -275,18 +290,18 @@ mod tests {
 
     #[test]
     fn the_definition_of_the_arguments_holds_together() {
-        <Args as clap::CommandFactory>::command().debug_assert();
+        <CliArgs as clap::CommandFactory>::command().debug_assert();
     }
 
     #[test]
     fn a_verb_that_is_defined_alone_is_the_same_as_among_all_others() {
-        let mut whole = <Args as clap::CommandFactory>::command();
+        let mut whole = <CliArgs as clap::CommandFactory>::command();
         whole.build();
         for verb in whole.get_subcommands_mut().filter(|verb| verb.get_name() != "help") {
             let name = verb.get_name().to_owned();
             let mut alone = only(&name).unwrap_or_else(|| panic!("`{name}` is not known alone"));
             alone.build();
-            let alone = alone.find_subcommand_mut(&name).expect("it is the only one");
+            let alone = alone.find_subcommand_mut(&name).expect("the verb is defined");
             assert_eq!(alone.render_long_help().to_string(), verb.render_long_help().to_string());
             let options = |verb: &Command| format!("{:?}", verb.get_arguments().collect::<Vec<_>>());
             assert_eq!(options(alone), options(verb), "{name}");

@@ -1,4 +1,8 @@
-//! The commands, one file each, `follow`, which three of them share, and `port`, a part of `ps`.
+//! The commands, in one file each. Other files here are `follow` (shared by three commands), `port` (part of `ps`) and
+//! `conversations` (shared by `ls --foreign` and `transcript`).
+//!
+//! Promise: a command prints its result on standard output and remarks on standard error, and returns its exit code.
+//! Not here: arguments (see `args`), operations on sessions (see `berth_verbs`).
 
 pub(crate) mod acp;
 pub(crate) mod adopt;
@@ -14,7 +18,6 @@ pub(crate) mod conversations;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod export;
-pub(crate) mod follow;
 pub(crate) mod fork;
 pub(crate) mod grep;
 pub(crate) mod helper;
@@ -51,7 +54,6 @@ pub(crate) mod show;
 pub(crate) mod stop;
 pub(crate) mod sweep;
 pub(crate) mod tag;
-pub(crate) mod talk;
 pub(crate) mod token;
 pub(crate) mod transcript;
 pub(crate) mod turns;

@@ -1,62 +1,63 @@
-//! Consent: a yes to what nobody named.
+//! Consent: a confirmation for targets that the user did not name.
 //!
-//! Promise: only a person at a terminal is asked (standard input and standard error are both one), only a
-//! typed yes is a yes, and whoever cannot be asked is told how to say it beforehand. The end of the input is
-//! no answer.
-//! Not here: what needs a yes. A named target is one already: `berth stop S` never comes here.
-//! Start with [`ask`].
+//! Promise: berth asks only a user at a terminal (standard input and standard error are both one), and only a typed yes
+//! is a yes. A caller that cannot be asked is told how to confirm beforehand. The end of the input is not an answer.
+//! Not here: which operations need a confirmation. Naming a target is a confirmation: `berth stop S` never comes here.
+//! Start with [`require_yes`].
 
 use std::io::BufRead;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 
 use crate::{print, tty};
 
 /// The longest answer that is read.
 const MAX_ANSWER_BYTES: u64 = 1024;
 
-/// Gets a yes, or says why there is none. `what` is a sentence that says all that would happen, as in
-/// "3 sessions would be stopped: a, b, c"; `said` is what --yes says.
-pub(crate) fn ask(what: &str, said: bool) -> Result<(), Problem> {
+/// Asks for a yes, or refuses with the reason. `what` is a sentence about all that would happen, as in "3 sessions
+/// would be stopped: a, b, c"; `said` is true if --yes was given.
+pub(crate) fn require_yes(what: &str, said: bool) -> Result<(), Problem> {
     if said {
         return Ok(());
     }
     if !tty::can_ask() {
         return Err(Problem::new(
-            Code::NeedsYes,
+            ProblemCode::NeedsYes,
             format!("{what}; without a terminal berth cannot ask, and nothing was done"),
         )
         .hint("say so with --yes"));
     }
-    match answer_to(&format!("{what}\nGo on? [y/N] ")) {
-        None => Err(Problem::new(Code::NeedsYes, "no answer; nothing was done").hint("say so with --yes")),
+    match read_answer(&format!("{what}\nGo on? [y/N] ")) {
+        None => {
+            Err(Problem::new(ProblemCode::NeedsYes, "no answer; nothing was done").hint("say so with --yes"))
+        }
         Some(answer) if is_yes(&answer) => Ok(()),
         Some(_) => Err(cancelled()),
     }
 }
 
-/// Gets a yes to a question. Only for callers that know of a terminal.
+/// Asks a yes-or-no question. Call only if there is a terminal.
 pub(crate) fn confirm(question: &str) -> Result<(), Problem> {
-    match answer_to(&format!("{question} [y/N] ")) {
+    match read_answer(&format!("{question} [y/N] ")) {
         Some(answer) if is_yes(&answer) => Ok(()),
         Some(_) | None => Err(cancelled()),
     }
 }
 
-/// Lets a person choose: the line they typed, which is not empty. Only for callers that know of a terminal.
+/// Asks the user to choose, and gives the line that they typed, which is not empty. Call only if there is a terminal.
 pub(crate) fn choose(question: &str) -> Result<String, Problem> {
-    let answer = answer_to(question).unwrap_or_default();
-    // As with a yes: a line that was not finished is not an answer.
+    let answer = read_answer(question).unwrap_or_default();
+    // As with a yes, an unfinished line is not an answer.
     let line = answer.strip_suffix(b"\n").unwrap_or_default().trim_ascii();
     if line.is_empty() { Err(cancelled()) } else { Ok(String::from_utf8_lossy(line).into_owned()) }
 }
 
 fn cancelled() -> Problem {
-    Problem::new(Code::Refused, "cancelled; nothing was done")
+    Problem::new(ProblemCode::Refused, "cancelled; nothing was done")
 }
 
-/// What is typed at a prompt; `None` at the end of the input.
-fn answer_to(question: &str) -> Option<Vec<u8>> {
+/// The line that is typed at a prompt; `None` at the end of the input.
+fn read_answer(question: &str) -> Option<Vec<u8>> {
     print::prompt(question);
     let mut answer = Vec::new();
     let read = std::io::Read::take(std::io::stdin().lock(), MAX_ANSWER_BYTES).read_until(b'\n', &mut answer);
@@ -69,7 +70,7 @@ fn answer_to(question: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// A line that was not finished is no answer either: its writer may have been about to write more.
+/// An unfinished line is not an answer either: the user may have been about to write more.
 fn is_yes(answer: &[u8]) -> bool {
     let Some(line) = answer.strip_suffix(b"\n") else { return false };
     matches!(line.trim_ascii().to_ascii_lowercase().as_slice(), b"y" | b"yes")

@@ -1,46 +1,49 @@
-//! What every command needs: what every verb needs, and the session --session names.
+//! The context of every command: that of the verbs, and the session that --session names.
 
 use std::ops::Deref;
 
 use berth_api::Problem;
 
-pub(crate) use berth_verbs::ctx::ANSWER_PATIENCE;
-
 use crate::tty;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Ctx {
-    verbs: berth_verbs::Ctx,
-    /// What --session says; see `meant`.
+pub(crate) struct CommandContext {
+    verbs: berth_verbs::VerbContext,
+    /// The value of --session; see `target_session`.
     pub(crate) session: Option<String>,
 }
 
-impl Ctx {
+impl CommandContext {
     pub(crate) fn open() -> Result<Self, Problem> {
-        let verbs = berth_verbs::Ctx::open(tty::place(), tty::size())?;
+        let verbs = berth_verbs::VerbContext::open(tty::place(), tty::size())?;
         Ok(Self { verbs: verbs.from_here(), session: None })
     }
 
-    /// The same with the session that --session names.
+    /// The context of every verb, with the session that `--session` names.
+    pub(crate) fn of(verbs: berth_verbs::VerbContext, session: Option<String>) -> Self {
+        Self { verbs, session }
+    }
+
+    /// Sets the session that --session names.
     pub(crate) fn about(self, session: Option<String>) -> Self {
         Self { session, ..self }
     }
 
-    /// The same for whoever is somewhere else: an editor, another agent.
-    pub(crate) fn at(&self, place: String) -> Self {
-        Self { verbs: berth_verbs::Ctx { place, ..self.verbs.clone() }, session: self.session.clone() }
+    /// A copy with another place of the caller, such as an editor or an agent.
+    pub(crate) fn verbs(&self) -> berth_verbs::VerbContext {
+        self.verbs.clone()
     }
 
-    /// The same for helpers: everything that can be asked of a session can be asked of them.
+    /// A copy for helpers, so that commands for sessions work on helpers.
     pub(crate) fn helpers(&self) -> Result<Self, Problem> {
         Ok(Self { verbs: self.verbs.helpers()?, session: None })
     }
 }
 
-impl Deref for Ctx {
-    type Target = berth_verbs::Ctx;
+impl Deref for CommandContext {
+    type Target = berth_verbs::VerbContext;
 
-    fn deref(&self) -> &berth_verbs::Ctx {
+    fn deref(&self) -> &berth_verbs::VerbContext {
         &self.verbs
     }
 }

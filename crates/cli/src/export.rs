@@ -1,5 +1,5 @@
-//! Where what is taken away goes: see [`berth_verbs::export`] for what is written.
+//! The destination of an export: see [`berth_verbs::export`] for its contents.
 
 mod file;
 
-pub(crate) use file::Target;
+pub(crate) use file::ExportTarget;

@@ -2,30 +2,30 @@
 //!
 //! Start with [`find`].
 
-mod show;
+mod printer;
 
 use std::ops::ControlFlow;
 
 use berth_api::Problem;
-use berth_verbs::grep::{self, Context, Extent, Pattern, Subject};
+use berth_verbs::grep::{self, ContextLines, SearchExtent, SearchPattern, SearchSubject};
 
-pub(crate) use show::{Show, Style};
+pub(crate) use printer::{GrepPrinter, GrepStyle};
 
 use crate::print;
-use crate::progress::Later;
+use crate::progress::DeferredProgress;
 
-/// Searches these sessions, in this order, and prints what is found. Returns how much that was, and what could not
-/// be searched.
+/// Searches these sessions, in this order, and prints the matches. Returns the number of matches, and a problem for
+/// each session that could not be searched.
 pub(crate) fn find(
-    subjects: &[Subject],
-    pattern: &Pattern,
-    extent: Extent,
-    style: Style,
+    subjects: &[SearchSubject],
+    pattern: &SearchPattern,
+    extent: SearchExtent,
+    style: GrepStyle,
 ) -> Result<(u64, Vec<Problem>), Problem> {
-    let progress = Later::new("searching");
-    let extent = Extent { one_each: style == Style::Names, ..extent };
+    let progress = DeferredProgress::new("searching");
+    let extent = SearchExtent { one_each: style == GrepStyle::Names, ..extent };
     let most = if extent.one_each { 1 } else { extent.most };
-    let mut show = Show::new(style, extent.context != Context::default(), most);
+    let mut show = GrepPrinter::new(style, extent.context != ContextLines::default(), most);
     let problems = grep::find(subjects, pattern, extent, &progress, |subject, hits| {
         let text = show.hits(subject, hits)?;
         if !text.is_empty() {

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 
-use crate::args::Args;
+use crate::args::CliArgs;
 
 /// Verbs of the first page, in the order in which a newcomer needs them, each with a line of its own.
 const EVERYDAY: &[(&str, &str)] = &[
@@ -58,14 +58,14 @@ const ALL: &str = "all";
 
 /// The definitions of everything that can be typed, with the first page as help.
 pub(crate) fn command() -> Command {
-    let command = Args::command().subcommand(help_verb());
+    let command = CliArgs::command().subcommand(help_verb());
     let template = everyday(&command);
     command.help_template(template)
 }
 
 /// The definitions of everything that can be typed, with all verbs in groups as help.
 pub(crate) fn command_with_groups() -> Command {
-    let command = Args::command().subcommand(help_verb());
+    let command = CliArgs::command().subcommand(help_verb());
     let template = all(&command);
     command.help_template(template)
 }
@@ -193,18 +193,24 @@ fn grouped(command: &Command) -> Vec<(&'static str, Vec<(String, String)>)> {
     groups
 }
 
+/// The command that was typed.
+pub(crate) fn typed_verb() -> Option<String> {
+    let known = command();
+    std::env::args().skip(1).find(|word| known.find_subcommand(word).is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_a_verb_does_stays_behind_its_column_however_narrow_it_is() {
+    fn a_description_stays_behind_the_column_of_verbs_in_any_width() {
         let text = wrapped("Print a script that makes a shell complete berth", 40);
         assert_eq!(text, "Print a script that makes\n               a shell complete berth");
         assert_eq!(wrapped("extraordinarily long", 10), "extraordinarily\n               long");
     }
 
-    /// As wide as most terminals are: what wraps stands under its own command and looks like another one.
+    /// The width of most terminals: in a narrower one an example wraps, and its second line looks like another command.
     const ORDINARY: usize = 80;
 
     #[test]
@@ -212,7 +218,7 @@ mod tests {
         fn check(command: &Command) {
             let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             for line in text.lines().skip_while(|line| *line != "Examples:") {
-                let wide = crate::width::width(line);
+                let wide = crate::text_width::width(line);
                 assert!(wide <= ORDINARY, "{}: {wide} columns: {line}", command.get_name());
             }
             command.get_subcommands().for_each(check);
@@ -221,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_page_names_verbs_that_are_there() {
+    fn every_verb_of_the_first_page_exists() {
         let command = command();
         for (verb, about) in EVERYDAY {
             assert!(command.find_subcommand(verb).is_some_and(|verb| !verb.is_hide_set()), "{verb}");

@@ -1,9 +1,9 @@
-//! What berth says about its own work, for whoever looks for a mistake.
+//! The log of berth's own work, for debugging.
 //!
-//! Promise: nothing unless it is asked for: `-v` (what is done), `-vv` (how) or BERTH_LOG=FILTER, to standard error;
-//! for a keeper BERTH_LOG as it was when the keeper was started, to `keeper.log` in its session's directory, which
-//! never takes more than two times [`MAX_LOG_BYTES`]. Nothing said to an agent or by one is ever in it.
-//! Not here: what is said (the `tracing` lines beside what they tell of).
+//! Promise: nothing is logged unless a user asks for it: with `-v` (steps), `-vv` (details) or BERTH_LOG=FILTER, to
+//! standard error. A keeper logs by the BERTH_LOG that was set when it was started, to `keeper.log` in its session's
+//! directory, which never takes more than two times [`MAX_LOG_BYTES`]. No text to or from an agent is ever logged.
+//! Not here: the log lines themselves (the `tracing` calls beside the code that they describe).
 //! Start with [`of_a_command`].
 
 use std::ffi::OsString;
@@ -13,19 +13,19 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_store::SessionFiles;
 use berth_store::keepers::ADOPT_FLAG;
 use tracing_subscriber::EnvFilter;
 
 use crate::{print, ui};
 
-/// The variable that chooses what is told.
+/// The variable with the filter of log lines.
 const VARIABLE: &str = "BERTH_LOG";
-/// When a keeper's log is this long, it begins a new one and keeps the last.
+/// A keeper whose log is this long begins a new one and keeps the last.
 const MAX_LOG_BYTES: u64 = 1 << 20;
 
-/// Begins to tell what a command does, if somebody wants to know.
+/// Starts the log of a command, if the user asked for one.
 pub(crate) fn of_a_command(verbose: u8) -> Result<(), Problem> {
     let format = tracing_subscriber::fmt().with_writer(print::log);
     match wanted() {
@@ -44,7 +44,7 @@ pub(crate) fn of_a_command(verbose: u8) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Begins to tell what a keeper does. One that cannot write that down goes on without.
+/// Starts the log of a keeper. A keeper that cannot write its log goes on without.
 pub(crate) fn of_a_keeper(args: &[OsString]) {
     let Some(Ok(filter)) = wanted() else { return };
     let session =
@@ -56,19 +56,19 @@ pub(crate) fn of_a_keeper(args: &[OsString]) {
 fn wanted() -> Option<Result<EnvFilter, Problem>> {
     let filter = std::env::var(VARIABLE).ok().filter(|filter| !filter.is_empty())?;
     Some(EnvFilter::try_new(&filter).map(without_messages).map_err(|error| {
-        Problem::new(Code::Usage, format!("the variable {VARIABLE} is not a valid filter: {error}"))
+        Problem::new(ProblemCode::Usage, format!("the variable {VARIABLE} is not a valid filter: {error}"))
             .hint("as in BERTH_LOG=info, BERTH_LOG=debug or BERTH_LOG=berth_keeper=debug,info")
     }))
 }
 
-/// The library that speaks MCP tells every message, and with it all that is said to an agent.
+/// Excludes the MCP library's log of messages, which contain texts to and from agents.
 fn without_messages(filter: EnvFilter) -> EnvFilter {
     filter.add_directive("rmcp=off".parse().expect("a directive"))
 }
 
-/// A file that begins anew when it is full.
+/// A log file that is rotated when it is full.
 struct KeeperLog {
-    /// The log in use, and where it goes when it is full.
+    /// The current log, and the name that it gets when it is full.
     paths: [PathBuf; 2],
     file: File,
     bytes: u64,
@@ -100,12 +100,13 @@ impl Write for KeeperLog {
 
 #[cfg(test)]
 mod tests {
+    use berth_harness::TestDir;
+
     use super::*;
 
     #[test]
-    fn a_keepers_log_never_takes_more_than_twice_its_limit() {
-        let dir = std::env::temp_dir().join(format!("berth-keeper-log-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a directory");
+    fn the_log_of_a_keeper_never_takes_more_than_twice_its_limit() {
+        let dir = TestDir::new();
         let paths = ["new", "old"].map(|name| dir.join(name));
         let line = [b'x'; 1000];
         let mut log = KeeperLog::open(paths.clone()).expect("a log");
@@ -120,6 +121,5 @@ mod tests {
             .and_then(|mut log| log.write_all(b"again\n"))
             .expect("goes on where it was");
         assert_eq!(size(0), before + 6);
-        std::fs::remove_dir_all(&dir).expect("our own directory");
     }
 }

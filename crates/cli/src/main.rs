@@ -1,81 +1,75 @@
-//! `berth`: the one binary. Each command is a file in `cmd/`; this one finds the right file.
+//! `berth`: the one binary. It reads arguments, asks for consent, prints, and returns exit codes.
+//!
+//! Promise: no question off a terminal; a named target is consent; the exit code is not 0 when a command did not do its work.
+//! Not here: the work of a command (`berth-verbs`), screens (`berth-tui`), sessions and processes (never by path or lock).
+//! Start with [`args::CliVerb`], then the file of a command in `cmd/`.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod acp;
-mod allowed;
 mod args;
-mod attached;
-mod cells;
 mod cmd;
-mod complete;
-mod composer;
+mod completion;
 mod consent;
 mod ctx;
-mod dashboard;
 mod export;
+mod grant_check;
 mod grep;
-mod guess;
 mod help;
-mod keys;
-mod leave_key;
 mod listing;
 mod log;
-mod mcp;
-mod meant;
 mod notify;
-mod print;
 mod progress;
 mod qr;
-mod reading;
 mod remote;
-mod replies;
-mod tty;
+mod target_session;
 mod turns;
-mod ui;
-mod visible;
-mod width;
+mod verb_hints;
 
 use std::process::ExitCode;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 
-use berth_verbs::{agents, config, life};
+use berth_config::{agents, config};
+use berth_tui::{
+    attachment, chat, dashboard, output_stream, print, safe_text, text_width, tty, turn_watch, ui,
+};
+use berth_verbs::lifecycle;
 
-use args::{Args, Verb};
-use ctx::Ctx;
+use args::{CliArgs, CliVerb};
+use ctx::CommandContext;
 
 fn main() -> ExitCode {
-    // The keeper is started often and wants none of what follows.
+    print::set_typed_verb(help::typed_verb);
+    // A keeper is started often, and needs none of the setup below.
     let mut raw = std::env::args_os().skip(1);
     match raw.next() {
         Some(verb) if verb == berth_store::keepers::KEEPER_VERB => {
             let args: Vec<_> = raw.collect();
-            berth_host::spawn::take_name("berth");
+            berth_host::spawn::set_process_name("berth");
             // The keeper's environment contains the agent's secrets. A keeper that cannot be closed still works, so
             // a failure is ignored.
-            let _ = berth_host::memory::close_to_others();
+            let _ = berth_host::memory::forbid_inspection();
             log::of_a_keeper(&args);
-            return ExitCode::from(berth_keeper::keeper::keep(&args));
+            return ExitCode::from(berth_verbs::keepers::run(&args));
         }
-        Some(verb) if verb == berth_keeper::notify::NOTIFIER_VERB => {
-            berth_host::spawn::take_name("berth");
+        Some(verb) if verb == berth_store::notifications::NOTIFIER_VERB => {
+            berth_host::spawn::set_process_name("berth");
             return ExitCode::from(notify::notifier(&raw.collect::<Vec<_>>()));
         }
-        // An agent waits for it, at every prompt.
+        // An agent waits for its hook at every prompt, so a hook without work ends here.
         Some(verb) if verb == cmd::hook::VERB && cmd::hook::early() => return ExitCode::SUCCESS,
         _ => {}
     }
-    if complete::answered() {
+    if completion::answered() {
         return ExitCode::SUCCESS;
     }
-    let args = match Args::read() {
+    let args = match CliArgs::read() {
         Ok(args) => args,
         Err(error) => {
             let text = error.render().to_string();
             // Arguments may come from an agent, and clap quotes them.
-            let printed = if text.contains(|c| c != '\n' && berth_verbs::words::is_hidden(c)) {
+            let printed = if text.contains(|c| c != '\n' && berth_verbs::format::is_hidden(c)) {
                 print::prompt(&text);
                 Ok(())
             } else {
@@ -90,14 +84,14 @@ fn main() -> ExitCode {
                 true | false => printed,
             };
             return ExitCode::from(match (error.use_stderr(), printed) {
-                (true, _) => Code::Usage.exit_code(),
+                (true, _) => ProblemCode::Usage.exit_code(),
                 (false, Ok(())) => 0,
-                (false, Err(_)) => Code::Refused.exit_code(),
+                (false, Err(_)) => ProblemCode::Refused.exit_code(),
             });
         }
     };
     let global = &args.before.global;
-    ui::set(ui::Options { quiet: global.quiet, color: global.color });
+    ui::set(ui::UiOptions { quiet: global.quiet, color: global.color });
     if let Err(problem) = log::of_a_command(global.verbose) {
         print::problem(&problem);
         return ExitCode::from(problem.code.exit_code());
@@ -125,99 +119,99 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: Args) -> Result<u8, Problem> {
+fn run(args: CliArgs) -> Result<u8, Problem> {
     args.check_session()?;
     let Some(verb) = args.verb else {
-        let ctx = Ctx::open()?;
+        let ctx = CommandContext::open()?;
         return if dashboard::is_possible() {
-            dashboard::run(ctx)
+            dashboard::run(ctx.verbs(), |host, words| remote::run(host, words, None))
         } else {
-            cmd::ls::run(&ctx, &args::Ls::default())
+            cmd::ls::run(&ctx, &args::LsArgs::default())
         };
     };
-    // These must not make the state directory: one brings its own, the others only look.
+    // These commands must not create the state directory: `demo` brings its own, the others only read.
     match &verb {
-        Verb::Demo(args) => return cmd::demo::run(args),
-        Verb::Doctor(args) => return cmd::doctor::run(args),
-        Verb::Agents(args) => return cmd::agents::run(args),
-        Verb::Config(args) => return cmd::config::run(args),
-        Verb::Completions(args) => return cmd::completions::run(args),
-        Verb::Man(args) => return cmd::man::run(args),
-        Verb::Setup(args) if args.only_looks() => return cmd::setup::run(args),
-        Verb::OpenApi(_) => return cmd::openapi::run(),
-        Verb::Hook(args) => return cmd::hook::run(args),
-        Verb::Proxy(args) => return cmd::proxy::run(args),
+        CliVerb::Demo(args) => return cmd::demo::run(args),
+        CliVerb::Doctor(args) => return cmd::doctor::run(args),
+        CliVerb::Agents(args) => return cmd::agents::run(args),
+        CliVerb::Config(args) => return cmd::config::run(args),
+        CliVerb::Completions(args) => return cmd::completions::run(args),
+        CliVerb::Man(args) => return cmd::man::run(args),
+        CliVerb::Setup(args) if args.only_looks() => return cmd::setup::run(args),
+        CliVerb::OpenApi(_) => return cmd::openapi::run(),
+        CliVerb::Hook(args) => return cmd::hook::run(args),
+        CliVerb::Proxy(args) => return cmd::proxy::run(args),
         _ => {}
     }
-    let ctx = Ctx::open()?.about(args.before.meant);
-    // Hooks and scripts wait for these two, and for nothing else; and a gateway that was told to end ends.
-    let is_hurried = matches!(&verb, Verb::Sweep(_) | Verb::Helper(_) | Verb::Serve(_));
+    let ctx = CommandContext::open()?.about(args.before.meant);
+    // Hooks and scripts wait for `sweep` and `helper` and for nothing else, and a gateway that was told to end ends.
+    let is_hurried = matches!(&verb, CliVerb::Sweep(_) | CliVerb::Helper(_) | CliVerb::Serve(_));
     let done = dispatch(&ctx, verb);
-    // A clean-up that one has to remember is the leak it should end.
+    // Leftovers are swept by other commands now and then, because users forget to run `berth sweep`.
     if !is_hurried {
         cmd::sweep::now_and_then(&ctx);
     }
     done
 }
 
-fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
-    allowed::check(ctx, &verb)?;
+fn dispatch(ctx: &CommandContext, verb: CliVerb) -> Result<u8, Problem> {
+    grant_check::check(ctx, &verb)?;
     match verb {
-        Verb::Run(args) => cmd::run::run(ctx, *args),
-        Verb::Resume(args) => cmd::resume::run(ctx, &args),
-        Verb::Ls(args) => cmd::ls::run(ctx, &args),
-        Verb::Show(args) => cmd::show::run(ctx, &args),
-        Verb::Why(args) => cmd::why::run(ctx, &args),
-        Verb::Ps(args) => cmd::ps::run(ctx, &args),
-        Verb::Attach(args) => cmd::attach::run(ctx, &args),
-        Verb::Input(args) => cmd::input::run(ctx, &args),
-        Verb::Screen(args) => cmd::screen::run(ctx, &args),
-        Verb::Output(args) => cmd::output::run(ctx, &args),
-        Verb::Log(args) => cmd::log::run(ctx, &args),
-        Verb::Grep(args) => cmd::grep::run(ctx, &args),
-        Verb::Export(args) => cmd::export::run(ctx, &args),
-        Verb::Stop(args) => cmd::stop::run(ctx, &args),
-        Verb::Wait(args) => cmd::wait::run(ctx, &args),
-        Verb::Send(args) => cmd::send::run(ctx, &args),
-        Verb::Turns(args) => cmd::turns::list(ctx, &args),
-        Verb::Turn(args) => cmd::turns::show(ctx, &args),
-        Verb::Result(args) => cmd::turns::result(ctx, &args),
-        Verb::Cancel(args) => cmd::cancel::run(ctx, &args),
-        Verb::Queue(args) => cmd::queue::run(ctx, &args),
-        Verb::Answer(args) => cmd::answer::run(ctx, &args),
-        Verb::Fork(args) => cmd::fork::run(ctx, &args),
-        Verb::Adopt(args) => cmd::adopt::run(ctx, &args),
-        Verb::Import(args) => cmd::import::run(ctx, &args),
-        Verb::Rename(args) => cmd::rename::run(ctx, &args),
-        Verb::Notify(args) => cmd::notify::run(ctx, &args),
-        Verb::Use(args) => cmd::use_session::run(ctx, &args),
-        Verb::Tag(args) => cmd::tag::run(ctx, &args),
-        Verb::Note(args) => cmd::note::run(ctx, &args),
-        Verb::Policy(args) => cmd::policy::run(ctx, &args),
-        Verb::Archive(args) => cmd::archive::run(ctx, &args),
-        Verb::History(args) => cmd::history::run(ctx, &args),
-        Verb::Restore(args) => cmd::restore::run(ctx, &args),
-        Verb::Purge(args) => cmd::purge::run(ctx, &args),
-        Verb::Helper(args) => cmd::helper::run(ctx, args),
-        Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
-        Verb::Hosts(args) => cmd::hosts::run(ctx, &args),
-        Verb::Setup(args) => cmd::setup::run(&args),
-        Verb::Serve(args) => cmd::serve::run(ctx, &args),
-        Verb::Token(args) => cmd::token::run(ctx, &args),
-        Verb::Transcript(args) => cmd::transcript::run(ctx, &args),
-        Verb::Link(args) => cmd::link::run(ctx, &args),
-        Verb::Audit(args) => cmd::audit::run(ctx, &args),
-        Verb::Acp(args) => cmd::acp::run(ctx, &args),
-        Verb::Mcp(_) => cmd::mcp::run(ctx),
-        Verb::Demo(_)
-        | Verb::Doctor(_)
-        | Verb::Agents(_)
-        | Verb::Config(_)
-        | Verb::Completions(_)
-        | Verb::Man(_)
-        | Verb::OpenApi(_)
-        | Verb::Hook(_)
-        | Verb::Proxy(_) => {
+        CliVerb::Run(args) => cmd::run::run(ctx, *args),
+        CliVerb::Resume(args) => cmd::resume::run(ctx, &args),
+        CliVerb::Ls(args) => cmd::ls::run(ctx, &args),
+        CliVerb::Show(args) => cmd::show::run(ctx, &args),
+        CliVerb::Why(args) => cmd::why::run(ctx, &args),
+        CliVerb::Ps(args) => cmd::ps::run(ctx, &args),
+        CliVerb::Attach(args) => cmd::attach::run(ctx, &args),
+        CliVerb::Input(args) => cmd::input::run(ctx, &args),
+        CliVerb::Screen(args) => cmd::screen::run(ctx, &args),
+        CliVerb::Output(args) => cmd::output::run(ctx, &args),
+        CliVerb::Log(args) => cmd::log::run(ctx, &args),
+        CliVerb::Grep(args) => cmd::grep::run(ctx, &args),
+        CliVerb::Export(args) => cmd::export::run(ctx, &args),
+        CliVerb::Stop(args) => cmd::stop::run(ctx, &args),
+        CliVerb::Wait(args) => cmd::wait::run(ctx, &args),
+        CliVerb::Send(args) => cmd::send::run(ctx, &args),
+        CliVerb::Turns(args) => cmd::turns::list(ctx, &args),
+        CliVerb::Turn(args) => cmd::turns::show(ctx, &args),
+        CliVerb::Result(args) => cmd::turns::result(ctx, &args),
+        CliVerb::Cancel(args) => cmd::cancel::run(ctx, &args),
+        CliVerb::Queue(args) => cmd::queue::run(ctx, &args),
+        CliVerb::Answer(args) => cmd::answer::run(ctx, &args),
+        CliVerb::Fork(args) => cmd::fork::run(ctx, &args),
+        CliVerb::Adopt(args) => cmd::adopt::run(ctx, &args),
+        CliVerb::Import(args) => cmd::import::run(ctx, &args),
+        CliVerb::Rename(args) => cmd::rename::run(ctx, &args),
+        CliVerb::Notify(args) => cmd::notify::run(ctx, &args),
+        CliVerb::Use(args) => cmd::use_session::run(ctx, &args),
+        CliVerb::Tag(args) => cmd::tag::run(ctx, &args),
+        CliVerb::Note(args) => cmd::note::run(ctx, &args),
+        CliVerb::Policy(args) => cmd::policy::run(ctx, &args),
+        CliVerb::Archive(args) => cmd::archive::run(ctx, &args),
+        CliVerb::History(args) => cmd::history::run(ctx, &args),
+        CliVerb::Restore(args) => cmd::restore::run(ctx, &args),
+        CliVerb::Purge(args) => cmd::purge::run(ctx, &args),
+        CliVerb::Helper(args) => cmd::helper::run(ctx, args),
+        CliVerb::Sweep(args) => cmd::sweep::run(ctx, &args),
+        CliVerb::Hosts(args) => cmd::hosts::run(ctx, &args),
+        CliVerb::Setup(args) => cmd::setup::run(&args),
+        CliVerb::Serve(args) => cmd::serve::run(ctx, &args),
+        CliVerb::Token(args) => cmd::token::run(ctx, &args),
+        CliVerb::Transcript(args) => cmd::transcript::run(ctx, &args),
+        CliVerb::Link(args) => cmd::link::run(ctx, &args),
+        CliVerb::Audit(args) => cmd::audit::run(ctx, &args),
+        CliVerb::Acp(args) => cmd::acp::run(ctx, &args),
+        CliVerb::Mcp(_) => cmd::mcp::run(ctx),
+        CliVerb::Demo(_)
+        | CliVerb::Doctor(_)
+        | CliVerb::Agents(_)
+        | CliVerb::Config(_)
+        | CliVerb::Completions(_)
+        | CliVerb::Man(_)
+        | CliVerb::OpenApi(_)
+        | CliVerb::Hook(_)
+        | CliVerb::Proxy(_) => {
             unreachable!("these need no state directory and were handled above")
         }
     }

@@ -1,15 +1,15 @@
-//! The notifier: a process that tells people of one event, and is gone.
+//! The notifier: a process that sends the notifications of one event, and ends.
 //!
-//! Promise: an event is claimed on disk before anybody is told of it, so nobody is told twice; every way to tell
-//! people has its limit, and so has the process; what came of it is in the log (`berth notify log`). No secret
-//! is in a message, an error or the log.
-//! Not here: whether there is anything to tell (see `berth_keeper::notify`), the keys (see
-//! [`crate::config::notify`]).
-//! Start with [`notifier`]; `message` is what people read, the others are ways to tell them.
+//! Promise: an event is claimed on disk before a notification is sent, so none is sent twice. Every channel has a
+//! timeout, and so has the process. The results are in the log (`berth notify log`). No secret is in a message, an
+//! error or the log.
+//! Not here: which events need a notification (see `berth_keeper::notify`), the config keys
+//! (see [`crate::config::notify`]).
+//! Start with [`notifier`]; `message` is the text, the other modules are channels.
 
 mod command;
 pub(crate) mod message;
-mod sign;
+mod signature;
 mod terminal;
 mod webhook;
 
@@ -17,58 +17,60 @@ use std::ffi::{OsStr, OsString};
 use std::time::{Duration, Instant};
 
 use berth_api::status::Timestamp;
-use berth_api::{Code, Problem};
-use berth_core::{Notify, Occasion, SessionId};
+use berth_api::{Problem, ProblemCode};
+use berth_core::{NotificationKind, NotificationPolicy, SessionId};
 use berth_host::clock;
-use berth_keeper::notify::{Delivery, Desk, MOST_AT_WORK, Outcome, Told, read_args};
 use berth_store::SessionFiles;
-use berth_store::{Home, killpoint};
+use berth_store::notifications::{
+    DeliveryOutcome, MOST_AT_WORK, NotableEvent, NotificationDelivery, NotificationDir, read_args,
+};
+use berth_store::{StateDir, killpoint};
 
-use crate::config::{Config, notify::NotifyKeys, notify::Webhook};
-pub(crate) use message::Notification;
+use crate::config::{Config, notify::NotifyConfig, notify::WebhookConfig};
+pub(crate) use message::EventNotification;
 
-/// How long a notifier may live, whatever hangs.
+/// How long a notifier may live, even if a channel hangs.
 const LIFETIME: Duration = Duration::from_secs(120);
-/// How much longer than its ways to tell people it lives: to write down what came of them.
+/// How much longer than its channels it lives, to log their results.
 const LAST_LINES: Duration = Duration::from_secs(10);
 /// The variable that shortens [`LIFETIME`] for tests, in milliseconds. Not in release builds.
 const LIFETIME_VARIABLE: &str = "BERTH_TEST_NOTIFIER_MS";
 
-/// What came of one way to tell people.
+/// The result of one channel.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Came {
-    pub(crate) outcome: Outcome,
-    /// Why, or to whom.
+pub(crate) struct DeliveryResult {
+    pub(crate) outcome: DeliveryOutcome,
+    /// Why it failed or was skipped, or where it was sent.
     pub(crate) detail: String,
     pub(crate) tries: u32,
 }
 
-impl Came {
+impl DeliveryResult {
     pub(crate) fn sent(detail: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Sent, detail: detail.into(), tries: 1 }
+        Self { outcome: DeliveryOutcome::Sent, detail: detail.into(), tries: 1 }
     }
 
     pub(crate) fn skipped(detail: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Skipped, detail: detail.into(), tries: 0 }
+        Self { outcome: DeliveryOutcome::Skipped, detail: detail.into(), tries: 0 }
     }
 
     pub(crate) fn failed(detail: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Failed, detail: detail.into(), tries: 1 }
+        Self { outcome: DeliveryOutcome::Failed, detail: detail.into(), tries: 1 }
     }
 }
 
-/// A way to tell people.
+/// A way to notify the user.
 #[derive(Debug)]
-pub(crate) enum Channel<'a> {
+pub(crate) enum NotifyChannel<'a> {
     Terminal,
     Desktop,
     Command(&'a [String]),
-    Webhook(&'a str, &'a Webhook),
+    Webhook(&'a str, &'a WebhookConfig),
 }
 
-impl<'a> Channel<'a> {
-    /// Those a person asked for.
-    pub(crate) fn of(keys: &'a NotifyKeys) -> Vec<Self> {
+impl<'a> NotifyChannel<'a> {
+    /// The channels that the user configured.
+    pub(crate) fn of(keys: &'a NotifyConfig) -> Vec<Self> {
         let mut channels = Vec::new();
         channels.extend(keys.terminal.then_some(Self::Terminal));
         channels.extend(keys.desktop.then_some(Self::Desktop));
@@ -87,8 +89,14 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Tells people in this way.
-    pub(crate) fn tell(&self, keys: &NotifyKeys, home: &Home, told: &Notification, until: Instant) -> Came {
+    /// Sends a notification through this channel.
+    pub(crate) fn tell(
+        &self,
+        keys: &NotifyConfig,
+        home: &StateDir,
+        told: &EventNotification,
+        until: Instant,
+    ) -> DeliveryResult {
         match self {
             Self::Terminal => terminal::tell(home, told, keys.terminal_style),
             Self::Desktop => command::desktop(told, keys.command_timeout, until),
@@ -98,21 +106,21 @@ impl<'a> Channel<'a> {
     }
 }
 
-/// How long telling people may take in all.
+/// The time limit of all channels together.
 pub(crate) fn lifetime() -> Duration {
     killpoint::patience(LIFETIME_VARIABLE, LIFETIME)
 }
 
-/// Runs the notifier. `args` is what follows the hidden verb. Returns the exit code.
+/// Runs the notifier. `args` are the arguments behind the hidden verb. Returns the exit code.
 pub(crate) fn notifier(args: &[OsString]) -> u8 {
-    let Some((place, told)) = read_args(args) else { return Code::Usage.exit_code() };
-    // What a person's own command leaves behind stays below us, and so inside of its session, for as long as we are there.
-    let _ = berth_host::tree::become_subreaper();
+    let Some((place, told)) = read_args(args) else { return ProblemCode::Usage.exit_code() };
+    // Processes that the user's command leaves behind stay our descendants, and so within the session, while we live.
+    let _ = berth_host::process_tree::become_subreaper();
     let lifetime = lifetime();
-    // Whatever hangs (a name that is looked up, a disk, a program that cannot be killed), this does not.
+    // Ends the process even if a name lookup, a disk or a program that cannot be killed hangs.
     std::thread::spawn(move || {
         std::thread::sleep(lifetime + LAST_LINES);
-        std::process::exit(Code::TimedOut.exit_code().into());
+        std::process::exit(ProblemCode::TimedOut.exit_code().into());
     });
     match tell(place.as_os_str(), &told, Instant::now() + lifetime) {
         Ok(()) => 0,
@@ -120,45 +128,51 @@ pub(crate) fn notifier(args: &[OsString]) -> u8 {
     }
 }
 
-fn tell(place: &OsStr, told: &[Told], until: Instant) -> Result<(), Problem> {
+fn tell(place: &OsStr, told: &[NotableEvent], until: Instant) -> Result<(), Problem> {
     let (home, session) = SessionFiles::open(place)?;
     let id = session.id().clone();
-    let desk = Desk::open(&home)?;
+    let desk = NotificationDir::open(&home)?;
     let first = told.first().copied();
-    // From here on there is a place to say what went wrong.
+    // From here on a failure can be logged.
     let noted = tell_at(&desk, &home, &id, told, until);
     if let (Err(problem), Some((event, occasion))) = (&noted, first) {
-        let delivery = Delivery {
+        let delivery = NotificationDelivery {
             at: Timestamp(clock::wall_ms()),
             session: id.to_string(),
             event,
             what: occasion.word().to_owned(),
             detail: problem.what.clone(),
-            ..Delivery::default()
+            ..NotificationDelivery::default()
         };
         let _ = desk.note(&delivery);
     }
     noted
 }
 
-fn tell_at(desk: &Desk, home: &Home, id: &SessionId, told: &[Told], until: Instant) -> Result<(), Problem> {
+fn tell_at(
+    desk: &NotificationDir,
+    home: &StateDir,
+    id: &SessionId,
+    told: &[NotableEvent],
+    until: Instant,
+) -> Result<(), Problem> {
     let trouble = |what: &str, error: std::io::Error| {
-        Problem::new(Code::Refused, format!("cannot {what} in {}: {error}", home.root().display()))
+        Problem::new(ProblemCode::Refused, format!("cannot {what} in {}: {error}", home.root().display()))
     };
-    // Half of its time at most: the other half is for telling.
+    // Half of the time at most: the other half is for sending.
     let patience = until.saturating_duration_since(Instant::now()) / 2;
-    let seat = desk.sit(patience).map_err(|error| trouble("take a notifier's seat", error))?;
+    let seat = desk.acquire_permit(patience).map_err(|error| trouble("take a notifier's seat", error))?;
     let Some(_seat) = seat else {
         let what = format!("{MOST_AT_WORK} other notifiers were busy all the time; no notification was sent");
-        return Err(Problem::new(Code::Refused, what));
+        return Err(Problem::new(ProblemCode::Refused, what));
     };
     let config = Config::load()?;
     let keys = &config.notify;
-    let channels = Channel::of(keys);
-    let past = message::Past::read(home, id)?;
+    let channels = NotifyChannel::of(keys);
+    let past = message::NotifiedSession::read(home, id)?;
     let wanted = match past.policy() {
-        Notify::AsConfigured => keys.on.clone(),
-        Notify::Only(occasions) => occasions,
+        NotificationPolicy::AsConfigured => keys.on.clone(),
+        NotificationPolicy::Only(occasions) => occasions,
     };
     let Some((event, occasion)) = most_urgent(told, &wanted).filter(|_| !channels.is_empty()) else {
         return Ok(());
@@ -172,31 +186,33 @@ fn tell_at(desk: &Desk, home: &Home, id: &SessionId, told: &[Told], until: Insta
     Ok(())
 }
 
-/// Tells people in all these ways at the same time: one that hangs does not keep the others waiting, and one that
-/// breaks is a failure like any other. `note` hears of each as soon as it is over.
+/// Sends through all channels in parallel: a channel that hangs does not hold up the others, and a panic in one is a
+/// failure like any other. `note` gets each result as soon as it is known.
 pub(crate) fn tell_all(
-    channels: &[Channel<'_>],
-    keys: &NotifyKeys,
-    home: &Home,
-    told: &Notification,
+    channels: &[NotifyChannel<'_>],
+    keys: &NotifyConfig,
+    home: &StateDir,
+    told: &EventNotification,
     until: Instant,
-    note: impl Fn(Delivery) + Sync,
+    note: impl Fn(NotificationDelivery) + Sync,
 ) {
     std::thread::scope(|scope| {
         for channel in channels {
             scope.spawn(|| {
                 let tell = || channel.tell(keys, home, told, until);
-                // Nothing is kept that it may have left half changed.
+                // No state is kept that a panic may have left half changed.
                 let came = std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell));
-                let came = came.unwrap_or_else(|_| Came::failed("it failed unexpectedly: a bug in berth"));
+                let came = came.unwrap_or_else(|_| {
+                    DeliveryResult::failed("the channel failed unexpectedly: a bug in berth")
+                });
                 note(told.delivery(channel.name(), came));
             });
         }
     });
 }
 
-/// The most urgent of what happened together and is wanted: one event, one notification.
-fn most_urgent(told: &[Told], wanted: &[Occasion]) -> Option<Told> {
+/// The most urgent of several events that happened together, of the kinds that are wanted: one event, one notification.
+fn most_urgent(told: &[NotableEvent], wanted: &[NotificationKind]) -> Option<NotableEvent> {
     told.iter()
         .copied()
         .filter(|(_, occasion)| wanted.contains(occasion))
@@ -208,10 +224,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_what_happened_together_the_most_urgent_that_is_wanted_is_told() {
-        let told = [(5, Occasion::Failed), (6, Occasion::NeedsYou), (7, Occasion::Failed)];
-        assert_eq!(most_urgent(&told, &Occasion::ALL), Some((6, Occasion::NeedsYou)));
-        assert_eq!(most_urgent(&told, &[Occasion::Failed]), Some((5, Occasion::Failed)));
-        assert_eq!(most_urgent(&told, &[Occasion::Finished]), None);
+    fn the_most_urgent_wanted_event_of_several_is_sent() {
+        let told =
+            [(5, NotificationKind::Failed), (6, NotificationKind::NeedsYou), (7, NotificationKind::Failed)];
+        assert_eq!(most_urgent(&told, &NotificationKind::ALL), Some((6, NotificationKind::NeedsYou)));
+        assert_eq!(most_urgent(&told, &[NotificationKind::Failed]), Some((5, NotificationKind::Failed)));
+        assert_eq!(most_urgent(&told, &[NotificationKind::Finished]), None);
     }
 }

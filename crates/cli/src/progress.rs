@@ -2,19 +2,19 @@
 //!
 //! Promise: nothing is drawn unless standard error is a terminal and the work takes longer than a moment; the
 //! line is gone when the work is done, and a result on standard output is never mixed with it.
-//! Start with [`Progress::of`].
+//! Start with [`ProgressLine::of`].
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Work that takes less is done before anybody wonders.
+/// Work that takes less time shows no progress.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The progress of one piece of work. Threads may share it.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ProgressLine {
     total: u64,
     what: &'static str,
     began: Instant,
@@ -23,15 +23,15 @@ pub(crate) struct Progress {
     done: std::sync::atomic::AtomicU64,
 }
 
-impl Progress {
-    /// Progress through `total` things: `what` is said in front, as in "searching".
+impl ProgressLine {
+    /// Progress through `total` items. `what` is the label, as in "searching".
     pub(crate) fn of(what: &'static str, total: u64) -> Self {
         let is_shown = crate::print::is_error_terminal() && !crate::ui::is_quiet();
         let (bar, done) = (OnceLock::new(), std::sync::atomic::AtomicU64::new(0));
         Self { total, what, began: Instant::now(), is_shown, bar, done }
     }
 
-    /// So many more are done.
+    /// Adds `count` items that are done.
     pub(crate) fn add(&self, count: u64) {
         let done = self.done.fetch_add(count, std::sync::atomic::Ordering::Relaxed) + count;
         if self.is_shown && self.began.elapsed() > PATIENCE {
@@ -50,13 +50,13 @@ impl Progress {
 
 /// Progress of work that finds out itself how much there is to do.
 #[derive(Debug)]
-pub(crate) struct Later {
+pub(crate) struct DeferredProgress {
     what: &'static str,
-    begun: OnceLock<Progress>,
+    begun: OnceLock<ProgressLine>,
 }
 
-impl Later {
-    /// `what` is said in front, as in "searching".
+impl DeferredProgress {
+    /// `what` is the label, as in "searching".
     pub(crate) fn new(what: &'static str) -> Self {
         Self { what, begun: OnceLock::new() }
     }
@@ -70,9 +70,9 @@ impl Later {
     }
 }
 
-impl berth_verbs::Progress for Later {
+impl berth_verbs::ProgressSink for DeferredProgress {
     fn begin(&self, total: u64) {
-        let _ = self.begun.get_or_init(|| Progress::of(self.what, total));
+        let _ = self.begun.get_or_init(|| ProgressLine::of(self.what, total));
     }
 
     fn add(&self, count: u64) {
@@ -82,7 +82,7 @@ impl berth_verbs::Progress for Later {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
@@ -93,7 +93,7 @@ impl Drop for Progress {
 fn bar(what: &'static str, total: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}");
-    bar.set_style(style.expect("the template is one of ours"));
+    bar.set_style(style.expect("the template is valid"));
     bar.set_message(what);
     bar
 }

@@ -2,10 +2,10 @@
 //!
 //! Start with [`QrCode::of`].
 
-use berth_verbs::links;
+use berth_verbs::gateway_urls;
 
+use crate::safe_text::{SafeText, TextStyle};
 use crate::tty;
-use crate::visible::{Paint, Visible};
 
 /// Light modules around the code, which a camera needs to find it.
 const BORDER: usize = 2;
@@ -20,7 +20,7 @@ pub(crate) struct QrCode {
 impl QrCode {
     /// The code of a text, unless the text is too long for one.
     pub(crate) fn of(text: &str) -> Option<Self> {
-        let code = links::qr_code(text)?;
+        let code = gateway_urls::qr_code(text)?;
         let width = code.len() + 2 * BORDER;
         let light = vec![vec![false; width]; BORDER];
         let padded = code.iter().map(|row| {
@@ -31,17 +31,17 @@ impl QrCode {
         Some(Self { rows: light.iter().cloned().chain(padded).chain(light.iter().cloned()).collect() })
     }
 
-    /// Whether standard output is a terminal that has room for the code, and other devices reach the address.
+    /// True if standard output is a terminal with room for the code, and other devices can reach the address.
     pub(crate) fn is_of_use(&self, url: &str) -> bool {
-        let fits = |size: berth_api::message::Size| {
+        let fits = |size: berth_api::message::WindowSize| {
             usize::from(size.cols) >= self.rows.len() && usize::from(size.rows) > self.rows.len().div_ceil(2)
         };
-        crate::print::is_terminal() && !links::is_loopback(url) && tty::size().is_some_and(fits)
+        crate::print::is_terminal() && !gateway_urls::is_loopback(url) && tty::size().is_some_and(fits)
     }
 
     /// Lines of half blocks. With colours they are black on white; without, light modules have the colour of the text,
     /// which is light in most terminals.
-    pub(crate) fn lines(&self, is_coloured: bool) -> Vec<Visible> {
+    pub(crate) fn lines(&self, is_coloured: bool) -> Vec<SafeText> {
         let drawn = |dark: bool| dark == is_coloured;
         let cell = |(upper, lower): (&bool, &bool)| match (drawn(*upper), drawn(*lower)) {
             (true, true) => '█',
@@ -56,7 +56,7 @@ impl QrCode {
             [] => (&light, &light),
         });
         let lines = pairs.map(|(upper, lower)| upper.iter().zip(lower).map(cell).collect::<String>());
-        lines.map(|line| Visible::painted(Paint::QrCode, line, is_coloured)).collect()
+        lines.map(|line| SafeText::painted(TextStyle::QrCode, line, is_coloured)).collect()
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     /// The modules that lines of half blocks show, without the border.
-    fn modules(lines: &[Visible], drawn: char) -> Vec<String> {
+    fn modules(lines: &[SafeText], drawn: char) -> Vec<String> {
         let other = if drawn == '#' { '.' } else { '#' };
         let rows = lines.iter().flat_map(|line| {
             let row = |blocks: [char; 2]| -> String {
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn half_blocks_show_the_modules_of_the_code_with_and_without_colours() {
         let url = "https://berth.example.com/login?link=abc";
-        let expected = links::qr_code(url).expect("a code");
+        let expected = gateway_urls::qr_code(url).expect("a code");
         let code = QrCode::of(url).expect("a code");
         assert_eq!(modules(&code.lines(true), '#'), expected);
         assert_eq!(modules(&code.lines(false), '.'), expected);

@@ -1,360 +1,365 @@
-//! Commands: what somebody wants, and whether they may have it.
+//! Commands: requests of clients, and the decision whether they are allowed.
+//!
+//! Promise: a refused command leaves nothing behind, and an accepted one changes the state by its events only.
+//! Not here: who may command (see [`crate::check_permission`] for agents), and carrying out the events (see [`crate::effects()`]).
+//! Start with [`decide`].
 
 use std::time::Duration;
 
-use crate::turns::{BadAnswer, Expiry, Final, Prompt, Release, Wish};
+use crate::turns::{BadReply, FinalState, QuestionReply, ReleaseReason, SessionExpiry, TurnPrompt};
 use crate::{
-    Actor, Boundary, Epoch, Event, Fence, Interface, Name, Now, Owner, Phase, PolicyChange, Process, Session,
-    SessionId, Spec, Terms, interface, life, owners, turns,
+    Actor, AgentInterface, ClockReading, Epoch, Event, Fence, HelperOwner, HelperTerms, PolicyChange,
+    ProcessRef, RunBoundary, RunPhase, SafeName, Session, SessionId, SessionSpec, interface, lifecycle,
+    owners, turns,
 };
 
-/// An order.
+/// A command for a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// Make the session.
+    /// Create the session.
     Create {
-        /** What it runs. */
-        spec: Spec,
-        /** Its name. */
-        name: Option<Name>,
+        /** Program to run, and how to run it. */
+        spec: SessionSpec,
+        /** Name of the session, if it gets one. */
+        name: Option<SafeName>,
     },
     /// Begin the next run.
     Start {
         /** The number of the run, from the claim on the session. */
         epoch: Epoch,
-        /** Who will hold it. */
-        keeper: Process,
-        /** Where its output will begin. */
+        /** Keeper that will hold the run. */
+        keeper: ProcessRef,
+        /** Offset at which its output will begin. */
         output_from: u64,
-        /** What will hold it together. */
-        boundary: Boundary,
+        /** Means that will hold its processes together. */
+        boundary: RunBoundary,
     },
     /// End the run.
     Stop {
-        /** Who asks. */
+        /** Client that asks. */
         by: Actor,
-        /** How long to be patient. */
+        /** Time between the polite signal and the kill. */
         grace: Duration,
     },
-    /// Give it another name.
+    /// Rename the session.
     Rename {
-        /** The new one. */
-        name: Name,
+        /** The new name. */
+        name: SafeName,
     },
     /// Ask for the right to type.
     TakeWriter {
-        /** Who asks. */
+        /** Client that asks. */
         who: Actor,
-        /** Whether to take it from somebody. */
+        /** True to take it from the current writer. */
         force: bool,
     },
-    /// Give the right to type back.
+    /// Give up the right to type.
     ReleaseWriter {
-        /** Whose number it was. */
+        /** Fence of the client. */
         fence: Fence,
     },
-    /// Type as a command does: recorded, unlike the keys of an attached person.
+    /// Type as a command does: recorded, unlike the keys of an attached client.
     Type {
-        /** Who. */
+        /** Client that asked. */
         by: Actor,
-        /** With which right. */
+        /** Fence of the client. */
         fence: Fence,
-        /** How much. */
+        /** Number of bytes. */
         bytes: u64,
     },
-    /// Say what a helper is, before its next run.
+    /// Declare the terms of a helper, before its next run.
     Declare {
-        /** What it runs. */
-        spec: Spec,
-        /** How it is shared. */
-        terms: Terms,
+        /** Program to run, and how to run it. */
+        spec: SessionSpec,
+        /** Terms on which sessions share it. */
+        terms: HelperTerms,
     },
-    /// Own a helper.
+    /// Become an owner of a helper.
     Join {
-        /** Who, and how. */
-        owner: Owner,
+        /** The owner, and whether it keeps the helper. */
+        owner: HelperOwner,
     },
-    /// Own it no longer.
+    /// Stop being an owner of a helper.
     Leave {
-        /** Who. */
+        /** Id of the session. */
         owner: SessionId,
     },
-    /// Have something said to the agent.
+    /// Send a prompt to the agent.
     Send {
-        /** What. */
-        prompt: Prompt,
+        /** Text and sender. */
+        prompt: TurnPrompt,
     },
-    /// Give the turn that is due to the agent.
+    /// Give the due turn to the agent.
     Deliver {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** Where its output will begin. */
+        /** Offset at which its output will begin. */
         output_from: u64,
     },
-    /// Withdraw a turn that waits.
+    /// Withdraw a waiting turn.
     Withdraw {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** Who asks. */
+        /** Client that asks. */
         by: Actor,
     },
-    /// Withdraw a turn, or have it broken off.
+    /// Withdraw a waiting turn, or interrupt a running one.
     Cancel {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** Who asks. */
+        /** Client that asks. */
         by: Actor,
     },
-    /// Put a turn that waits at another place.
+    /// Move a waiting turn to another place.
     Move {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** How many shall be before it. */
+        /** Number of turns that shall be before it. */
         to: u64,
     },
-    /// Have a turn that waits say something else.
+    /// Replace the text of a waiting turn.
     Edit {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** What it shall say. */
+        /** The new text. */
         text: String,
-        /** Who asks. */
+        /** Client that asks. */
         by: Actor,
     },
-    /// Let no further turn begin.
+    /// Pause the queue: no further turn begins.
     Pause {
-        /** Who asks. */
+        /** Client that asks. */
         by: Actor,
     },
-    /// Let the queue go on, whatever held it.
+    /// Resume the queue after any hold.
     GoOn {
-        /** Who asks. */
+        /** Client that asks. */
         by: Actor,
     },
-    /// Answer what the agent asked.
+    /// Answer a question of the agent.
     Answer {
-        /** Which question; the only one if none is named. */
+        /** Name of the question; may be absent if there is only one. */
         request: Option<String>,
-        /** What. */
-        wish: Wish,
-        /** Who. */
+        /** The answer. */
+        wish: QuestionReply,
+        /** Client that asked. */
         by: Actor,
     },
     /// Give up the conversation: the next run begins a new one.
     LeaveConversation {
-        /** Who wants that. */
+        /** Client that asks. */
         by: Actor,
     },
-    /// Go on with another interface of the agent, in the same conversation.
+    /// Change the agent's interface, in the same conversation.
     SwitchInterface {
-        /** Which. */
-        to: Interface,
-        /** Whether to interrupt a turn that runs. */
+        /** The new interface. */
+        to: AgentInterface,
+        /** True to interrupt the running turn. */
         at_once: bool,
-        /** Who asks. */
+        /** Client that asks. */
         by: Actor,
     },
-    /// Put it away.
+    /// Archive the session.
     Archive {
-        /** Who asks. */
+        /** Client that asks. */
         by: Actor,
     },
-    /// Bring it back.
+    /// Restore the session from the archive.
     Restore {
-        /** Who asks. */
+        /** Client that asks. */
         by: Actor,
     },
-    /// Add tags, and take others away.
+    /// Add and remove tags.
     Tag {
-        /** Which to add. */
-        add: Vec<Name>,
-        /** Which to take away. */
-        remove: Vec<Name>,
+        /** Tags to add. */
+        add: Vec<SafeName>,
+        /** Tags to remove. */
+        remove: Vec<SafeName>,
     },
-    /// Write something about it, in place of what was written before.
+    /// Replace the note.
     Note {
-        /** What; nothing to take it away. */
+        /** The new note; `None` to remove it. */
         note: Option<String>,
     },
-    /// Say when it ends by itself, and what waits for what.
+    /// Change the policy.
     SetPolicy {
-        /** What is to be different. */
+        /** Settings to change. */
         change: PolicyChange,
     },
 }
 
-/// A polite no. Nothing broke and nothing happened.
+/// A refused command. Nothing broke and nothing happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// It exists already.
+    /// The session exists already.
     AlreadyCreated,
-    /// Its maker died before anything was recorded: there is nothing to run or to name.
+    /// The process that created the session died before anything was recorded: nothing can be run or renamed.
     NotCreated,
     /// The last run is not over.
     AlreadyRunning,
-    /// There is no run to do this to.
+    /// No run is live.
     NotRunning,
-    /// Somebody else may type.
+    /// Another client may type.
     Held {
-        /** Who. */
+        /** Client that asked. */
         by: Actor,
     },
-    /// The asker was replaced as writer.
+    /// The client was replaced as writer.
     StaleFence {
-        /** The number it came with. */
+        /** The number that was given. */
         given: Fence,
         /** The number that counts. */
         current: Fence,
     },
     /// The run would have a number that is taken: its claim on the session is an old one.
     StaleEpoch {
-        /** The number it came with. */
+        /** The number that was given. */
         given: Epoch,
         /** The number of the last run. */
         current: Epoch,
     },
-    /// It is not a helper, or one of an older version: nobody knows who uses it.
+    /// The session is not a helper, or its record is of an older version and does not list the owners.
     NotShared,
     /// The record is of a helper with another name or of another place.
     OtherHelper,
-    /// The run is being ended: it is nobody's to join.
+    /// The run is being ended: no session can join it.
     BeingEnded,
-    /// The asker neither owns the helper nor ever did.
+    /// The session neither owns the helper nor ever did.
     NotOwner {
-        /** Who. */
+        /** Id of the session. */
         owner: SessionId,
     },
-    /// No more can own it.
+    /// The helper has as many owners as it can have.
     TooManyOwners {
-        /** How many can. */
+        /** The limit. */
         limit: usize,
     },
-    /// Its agent has a terminal and takes no turns.
+    /// The agent has a terminal and takes no turns.
     NoTurns,
-    /// Nothing to say.
+    /// The prompt is empty.
     EmptyPrompt,
-    /// Too much to say.
+    /// The prompt is too long.
     PromptTooLong {
-        /** How much it is. */
+        /** Size in bytes. */
         bytes: usize,
-        /** How much it may be. */
+        /** Limit in bytes. */
         limit: usize,
     },
-    /// The text has keys in it, and would be typed into a terminal.
+    /// The text contains control characters, and would be typed into a terminal.
     CannotBePasted,
-    /// The agent's interface would take the text for a command of its own.
+    /// The agent's interface would take the text as a command of its own.
     IsInterfaceCommand {
-        /** What it begins with. */
+        /** First character of the command. */
         begins: char,
     },
-    /// The agent asks on its screen, where only somebody at its terminal can answer.
+    /// The agent asks on its screen, where only a user at its terminal can answer.
     OnScreen {
-        /** What it asks. */
+        /** Text of the question. */
         what: String,
-        /** Whose conversations it writes. */
+        /** Kind of conversation that the agent writes. */
         agent: String,
     },
-    /// A key that is empty or too long.
+    /// The key is empty or too long.
     BadKey {
-        /** How long it is. */
+        /** Size in bytes. */
         bytes: usize,
-        /** How long it may be. */
+        /** Limit in bytes. */
         limit: usize,
     },
     /// The key belongs to a turn with another prompt.
     KeyReused {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
     },
-    /// No more can wait.
+    /// The queue is full.
     QueueFull {
-        /** How many can. */
+        /** The limit. */
         limit: usize,
     },
-    /// The agent takes no text into a turn that runs.
+    /// The agent takes no text into a running turn.
     CannotSteer,
     /// There is no such turn.
     NoSuchTurn {
-        /** The number asked for. */
+        /** Number that was asked for. */
         turn: u64,
     },
     /// The turn is over.
     TurnOver {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** How; `None` if it is no longer in memory. */
-        end: Option<Final>,
+        /** Final state; `None` if the turn is no longer in memory. */
+        end: Option<FinalState>,
     },
     /// The agent has the turn already.
     TurnStarted {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
     },
-    /// The turn's text went into another one and cannot be taken out of it.
+    /// The turn's text went into another turn and cannot be taken out of it.
     PartOf {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** The other one. */
+        /** Number of the other turn. */
         whole: u64,
     },
-    /// It is not this turn's time.
+    /// The turn is not the due one.
     NotDue {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
     },
-    /// Nothing like that was asked, or no longer.
+    /// The agent does not wait for an answer to this question.
     NoSuchRequest {
-        /** The one that was named. */
+        /** Name that was given. */
         request: Option<String>,
     },
     /// More than one question waits.
     WhichRequest {
-        /** Which. */
+        /** Names of the questions. */
         requests: Vec<String>,
     },
-    /// Not one of the answers there are.
+    /// The option is not one of the question's.
     NoSuchOption {
-        /** Which there are. */
+        /** Ids of the valid options. */
         options: Vec<String>,
     },
     /// The answer does not fit the question.
-    BadAnswer(BadAnswer),
-    /// Its agent has no other interface that could go on with its conversation.
+    BadAnswer(BadReply),
+    /// The agent has no other interface that can resume its conversation.
     OneInterface {
-        /** The one it has. */
-        has: Interface,
+        /** The only interface. */
+        has: AgentInterface,
     },
-    /// Nothing was said in it yet that another interface could go on with.
+    /// The conversation is empty, so no other interface can resume it.
     NoConversation,
-    /// A turn waits whose text cannot be typed into a terminal.
+    /// The text of a waiting turn cannot be typed into a terminal.
     CannotBeTyped {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
     },
-    /// The agent in its terminal does not tell whether it works.
+    /// The agent in the terminal does not report whether it works.
     CannotTellWhetherItWorks,
-    /// The session's time is up.
+    /// The session's time to live has ended.
     Expired,
-    /// It was put away: it has to be brought back first.
+    /// The session is archived and has to be restored first.
     Archived,
-    /// The run is not over: it cannot be put away.
+    /// The run is not over, so the session cannot be archived.
     StillRunning,
-    /// No more tags.
+    /// The session would have too many tags.
     TooManyTags {
-        /** How many it can have. */
+        /** The limit. */
         limit: usize,
     },
-    /// Too much written about it.
+    /// The note is too long.
     NoteTooLong {
-        /** How much it is. */
+        /** Size in bytes. */
         bytes: usize,
-        /** How much it may be. */
+        /** Limit in bytes. */
         limit: usize,
     },
 }
 
-/// May this be done, and what would happen?
-pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event>, Refusal> {
+/// Decides whether a command is allowed, and returns its events.
+pub fn decide(session: &Session, command: Command, now: ClockReading) -> Result<Vec<Event>, Refusal> {
     match command {
         Command::Create { spec, name } => match session.spec {
             Some(_) => Err(Refusal::AlreadyCreated),
@@ -374,8 +379,8 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
         }
         Command::Start { .. } if session.is_live() => Err(Refusal::AlreadyRunning),
         Command::Start { .. } if session.archived => Err(Refusal::Archived),
-        // Once it was ended for that, it is for good, whatever clock there is now.
-        Command::Start { .. } if session.released == Some(Release::Expired) => Err(Refusal::Expired),
+        // A session that was ended for that has ended for good, whatever the clock says now.
+        Command::Start { .. } if session.released == Some(ReleaseReason::Expired) => Err(Refusal::Expired),
         Command::Start { keeper, .. } if session.is_expired(&keeper.boot, now.boot_ms) => {
             Err(Refusal::Expired)
         }
@@ -406,7 +411,7 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
         Command::Deliver { turn, output_from } => turns::deliver(session, turn, output_from, now),
         Command::Withdraw { turn, by } => turns::withdraw(session, turn, by, now),
         Command::Cancel { turn, by } => turns::cancel(session, turn, by, now),
-        Command::Move { turn, to } => turns::shift(session, turn, to),
+        Command::Move { turn, to } => turns::move_turn(session, turn, to),
         Command::Edit { turn, text, by } => turns::edit(session, turn, text, by),
         Command::Pause { by } => turns::pause(session, by),
         Command::GoOn { by } => turns::go_on(session, by),
@@ -416,52 +421,55 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
             Ok(session.conversation.iter().map(|_| Event::ConversationLeft { by: by.clone() }).collect())
         }
         Command::SwitchInterface { to, at_once, by } => interface::switch(session, to, at_once, by, now),
-        Command::Archive { by } => life::archive(session, by),
-        Command::Restore { by } => Ok(life::restore(session, by)),
-        Command::Tag { add, remove } => life::tag(session, add, &remove),
-        Command::Note { note } => life::note(session, note),
-        Command::SetPolicy { change } => life::set_policy(session, &change, now),
+        Command::Archive { by } => lifecycle::archive(session, by),
+        Command::Restore { by } => Ok(lifecycle::restore(session, by)),
+        Command::Tag { add, remove } => lifecycle::tag(session, add, &remove),
+        Command::Note { note } => lifecycle::note(session, note),
+        Command::SetPolicy { change } => lifecycle::set_policy(session, &change, now),
     }
 }
 
-/// A session's time begins with its first run, and anew with the first one after the host was started.
-fn expiry(session: &Session, keeper: &Process, now: Now) -> Option<Event> {
+/// The time to live begins with the first run, and anew with the first run after the host was started.
+fn expiry(session: &Session, keeper: &ProcessRef, now: ClockReading) -> Option<Event> {
     let ttl_ms = session.spec.as_ref()?.policy.ttl_ms?;
     if session.expiry.as_ref().is_some_and(|expiry| expiry.boot == keeper.boot) {
         return None;
     }
-    let expiry = Expiry { boot: keeper.boot.clone(), boot_ms: now.boot_ms.saturating_add(ttl_ms) };
+    let expiry = SessionExpiry { boot: keeper.boot.clone(), boot_ms: now.boot_ms.saturating_add(ttl_ms) };
     Some(Event::ExpirySet { expiry })
 }
 
-/// Whether input that carries this fence may reach the agent.
+/// Refuses input whose fence is not that of the current writer.
 pub(crate) fn may_type(session: &Session, fence: Fence) -> Result<(), Refusal> {
     match (&session.phase, &session.writer) {
-        (Phase::Running { .. } | Phase::Ending(_), Some(writer)) if writer.fence == fence => Ok(()),
-        (Phase::Running { .. } | Phase::Ending(_), _) => {
+        (RunPhase::Running { .. } | RunPhase::Ending(_), Some(writer)) if writer.fence == fence => Ok(()),
+        (RunPhase::Running { .. } | RunPhase::Ending(_), _) => {
             Err(Refusal::StaleFence { given: fence, current: session.fence })
         }
-        (Phase::New | Phase::Starting | Phase::Ended { .. }, _) => Err(Refusal::NotRunning),
+        (RunPhase::New | RunPhase::Starting | RunPhase::Ended { .. }, _) => Err(Refusal::NotRunning),
     }
 }
 
-fn stop(session: &Session, by: Actor, grace: Duration, now: Now) -> Vec<Event> {
+fn stop(session: &Session, by: Actor, grace: Duration, now: ClockReading) -> Vec<Event> {
     let millis = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
     let kill_at_boot_ms = now.boot_ms.saturating_add(millis);
     let request = Event::StopRequested { epoch: session.epoch, by, kill_at_boot_ms };
     match &session.phase {
-        Phase::Starting | Phase::Running { .. } => vec![request],
+        RunPhase::Starting | RunPhase::Running { .. } => vec![request],
         // A second, less patient request counts; a more patient one changes nothing.
-        Phase::Ending(ending) if !ending.killed && kill_at_boot_ms < ending.kill_at_boot_ms => vec![request],
-        // It ends already, and what waits or another interface would begin the next run: the stop prevents that.
-        Phase::Ending(_)
+        RunPhase::Ending(ending) if !ending.killed && kill_at_boot_ms < ending.kill_at_boot_ms => {
+            vec![request]
+        }
+        // The run ends already, and waiting turns or another interface would begin the next one: the stop prevents
+        // that.
+        RunPhase::Ending(_)
             if session.stopped_by.is_none()
                 && (session.takes_turns() || session.next_interface.is_some()) =>
         {
             vec![request]
         }
-        Phase::Ended { .. } if session.goes_on() => vec![request],
-        Phase::New | Phase::Ending(_) | Phase::Ended { .. } => vec![],
+        RunPhase::Ended { .. } if session.goes_on() => vec![request],
+        RunPhase::New | RunPhase::Ending(_) | RunPhase::Ended { .. } => vec![],
     }
 }
 
@@ -470,9 +478,9 @@ fn take_writer(session: &Session, who: Actor, force: bool) -> Result<Vec<Event>,
         return Err(Refusal::NotRunning);
     }
     let taken_from = match &session.writer {
-        // A process that opens the session a second time is not its own rival, unless it does so for somebody at
-        // another place: a gateway is one process for many people. (Processes of namespaces we do not see are all
-        // number 0.)
+        // A process that opens the session a second time is not its own rival, unless it does so for a client at
+        // another place: a gateway is one process for many clients. (Processes of namespaces that we cannot see all
+        // have the number 0.)
         Some(writer)
             if !force
                 && (writer.holder.pid != who.pid || who.pid == 0 || writer.holder.place != who.place) =>
@@ -486,8 +494,8 @@ fn take_writer(session: &Session, who: Actor, force: bool) -> Result<Vec<Event>,
 }
 
 impl Session {
-    /// Whether input that carries this fence may reach the agent. Keys of an attached person are
-    /// checked with this and not journalled.
+    /// Refuses input whose fence is not that of the current writer. Keys of an attached client are checked with
+    /// this and not journalled.
     pub fn may_type(&self, fence: Fence) -> Result<(), Refusal> {
         may_type(self, fence)
     }

@@ -1,66 +1,68 @@
-//! Effects: what the world still owes the state.
+//! Effects: what the keeper still has to do in the world for a state.
 //!
-//! They follow from the state alone, so recovery is: replay, look, ask again. The keeper performs
-//! an effect once and again only after it came back to life.
+//! Promise: effects follow from the state alone, so recovery is: replay, look, ask again. The keeper performs each
+//! effect once, and once more only after it was restarted.
+//! Not here: performing effects (the keeper does).
+//! Start with [`effects`].
 
-use crate::{Ending, Epoch, Phase, Session, TurnState};
+use crate::{EndingRun, Epoch, RunPhase, Session, TurnProgress};
 
-/// Something to be done to the world.
+/// An action in the world that a state asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Make the agent's process.
+    /// Start the agent's process.
     Spawn {
-        /** For which run. */
+        /** Number of the run. */
         epoch: Epoch,
     },
     /// Ask every process of the run to end.
     Terminate {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
     },
     /// Kill every process of the run until none is left.
     Kill {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
     },
     /// Report [`crate::Observation::Empty`] as soon as nothing of the run is left.
     Prove {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
     },
-    /// Report [`crate::Observation::Tick`] at this moment of the boot clock.
+    /// Report [`crate::Observation::Tick`] at this time of the boot clock.
     WakeAt {
-        /** When. */
+        /** Time of the boot clock. */
         boot_ms: u64,
     },
-    /// Give the agent the turn that is due: record that, then say it.
+    /// Give the due turn to the agent: record that, then send the prompt.
     Deliver {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
     },
-    /// Say a turn's prompt to the agent, once. Owed until the agent says that it has it. Whoever continues a
-    /// keeper's work cannot tell whether that was done: it does not say it, and reports
+    /// Send a turn's prompt to the agent, once. Owed until the agent confirms that it has the prompt. A keeper that
+    /// continues the work of another cannot tell whether the prompt was sent: it does not send it, and reports
     /// [`crate::Observation::Broken`].
     Say {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
     },
-    /// Ask the agent to break off the turn it has.
+    /// Ask the agent to interrupt its turn.
     Interrupt {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
     },
-    /// The run is over, and what waits needs another one. Whoever is refused that because the session's time
-    /// is up reports [`crate::Observation::Tick`], and nothing waits any more.
+    /// Begin the next run for the waiting turns: this one is over. A keeper that is refused because the session's
+    /// time to live has ended reports [`crate::Observation::Tick`], and nothing waits any more.
     NextRun {
-        /** The one that is over. */
+        /** Number of the run that is over. */
         epoch: Epoch,
     },
-    /// The run is over: the keeper is no longer needed.
+    /// Leave: the run is over, and the keeper is no longer needed.
     Leave,
 }
 
-/// What is owed, in the order to do it.
+/// Lists the effects that a state asks for, in the order to perform them.
 pub fn effects(session: &Session) -> Vec<Effect> {
     let epoch = session.epoch;
     let wake = |kill_at: Option<u64>| {
@@ -68,29 +70,29 @@ pub fn effects(session: &Session) -> Vec<Effect> {
         all.into_iter().flatten().min().map(|boot_ms| Effect::WakeAt { boot_ms })
     };
     match &session.phase {
-        Phase::New => vec![],
-        Phase::Running { .. } => turns(session).into_iter().chain(wake(None)).collect(),
-        Phase::Starting => [Effect::Spawn { epoch }].into_iter().chain(wake(None)).collect(),
+        RunPhase::New => vec![],
+        RunPhase::Running { .. } => turns(session).into_iter().chain(wake(None)).collect(),
+        RunPhase::Starting => [Effect::Spawn { epoch }].into_iter().chain(wake(None)).collect(),
         // The process may exist without having been seen; the report of its birth comes first.
-        Phase::Ending(Ending { agent: None, exit: None, .. }) => wake(None).into_iter().collect(),
-        Phase::Ending(ending) => {
+        RunPhase::Ending(EndingRun { agent: None, exit: None, .. }) => wake(None).into_iter().collect(),
+        RunPhase::Ending(ending) => {
             let step = if ending.killed { Effect::Kill { epoch } } else { Effect::Terminate { epoch } };
             let prove = ending.exit.map(|_| Effect::Prove { epoch });
             let kill_at = (!ending.killed).then_some(ending.kill_at_boot_ms);
             [step].into_iter().chain(prove).chain(wake(kill_at)).collect()
         }
-        Phase::Ended { .. } if session.goes_on() => vec![Effect::NextRun { epoch }],
-        Phase::Ended { .. } => vec![Effect::Leave],
+        RunPhase::Ended { .. } if session.goes_on() => vec![Effect::NextRun { epoch }],
+        RunPhase::Ended { .. } => vec![Effect::Leave],
     }
 }
 
-/// What is owed to the turns of an agent that runs.
+/// Effects for the turns of an agent that runs.
 fn turns(session: &Session) -> Vec<Effect> {
     let mut owed = Vec::new();
     if let Some(current) = &session.turns.current {
         let with_it = std::iter::once(&current.turn).chain(&current.steered);
         let unheard =
-            |turn: &&u64| session.turns.open(**turn).is_some_and(|it| it.state == TurnState::Delivered);
+            |turn: &&u64| session.turns.open(**turn).is_some_and(|it| it.state == TurnProgress::Delivered);
         owed.extend(with_it.filter(unheard).map(|turn| Effect::Say { turn: *turn }));
         owed.extend(current.cancel.as_ref().map(|_| Effect::Interrupt { turn: current.turn }));
     }

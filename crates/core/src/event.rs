@@ -1,515 +1,524 @@
-//! What happened. Past tense, numbered by the journal, never taken back.
+//! Events: facts about a session, in the past tense. The journal numbers them, and none is ever taken back.
+//!
+//! Promise: an event alone, without the command that caused it, says what changed.
+//! Not here: how events change the state (see [`crate::Session::apply`]), and their stored form (`berth-api`).
+//! Start with [`Event`].
 
-use crate::turns::{Able, Ask, Cancel, Expiry, Hold, OnFailed, OnUnknown, Prompt, Release, Reply, TurnEnd};
+use crate::turns::{
+    AgentCapabilities, AgentQuestion, CancelRequest, ChosenReply, OnFailed, OnUnknown, QueueHold,
+    ReleaseReason, SessionExpiry, TurnEnd, TurnPrompt,
+};
 use crate::{
-    Edge, Epoch, Fence, Grant, Interface, InterfaceLaunch, Leaving, Name, Notify, Owner, SessionId, Terms,
+    ActivityChange, AgentInterface, Epoch, Fence, Grant, HelperOwner, HelperTerms, InterfaceLaunch,
+    LeaveReason, NotificationPolicy, SafeName, SessionId,
 };
 
-/// One thing that happened in a session.
+/// A fact about a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The session came to be.
+    /// The session was created.
     Created {
-        /** What it runs. */
-        spec: Spec,
-        /** Its first name. */
-        name: Option<Name>,
+        /** Program to run, and how to run it. */
+        spec: SessionSpec,
+        /** First name, if it got one. */
+        name: Option<SafeName>,
     },
-    /// A person gave it another name.
+    /// The session was renamed.
     Renamed {
-        /** The new one. */
-        name: Name,
+        /** The new name. */
+        name: SafeName,
     },
     /// A run is about to be spawned. On disk before the process exists.
     RunStarting {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** Who will hold it. */
-        keeper: Process,
-        /** Where its output begins. */
+        /** Keeper that will hold the run. */
+        keeper: ProcessRef,
+        /** Offset at which its output begins. */
         output_from: u64,
-        /** What holds it together. */
-        boundary: Boundary,
+        /** Means that hold its processes together. */
+        boundary: RunBoundary,
     },
     /// The agent's process exists.
     RunStarted {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** Its first process. */
-        agent: Process,
+        /** First process of the agent. */
+        agent: ProcessRef,
     },
-    /// Somebody asked for the end of the run.
+    /// A client asked for the end of the run.
     StopRequested {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** Who asked. */
+        /** Client that asked. */
         by: Actor,
-        /** When patience ends, on the boot clock. */
+        /** Time of the kill, on the boot clock. */
         kill_at_boot_ms: u64,
     },
-    /// The agent's first process ended; what else it started is being ended.
+    /// The agent's first process ended; its other processes are being ended.
     AgentExited {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** How it ended. */
-        exit: Exit,
-        /** Whether the kernel killed it because memory ran out. */
+        /** Exit of that process. */
+        exit: ProcessExit,
+        /** True if the kernel killed it because memory ran out. */
         oom: bool,
-        /** When patience with the rest ends, on the boot clock. */
+        /** Time at which the other processes are killed, on the boot clock. */
         kill_at_boot_ms: u64,
     },
     /// The kernel killed processes of the run because memory ran out.
     OomKilled {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** How many so far. */
+        /** Number of killed processes so far. */
         kills: u64,
     },
-    /// Patience is over: everything left of the run is killed.
+    /// The grace period is over: everything left of the run is killed.
     KillOrdered {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
     },
-    /// Something survived being killed, or could not be signalled.
+    /// A process survived the kill, or could not be signalled.
     EndUnproven {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** What is left, and why, for people. */
+        /** Processes that are left, each with the reason, for people. */
         left: Vec<String>,
     },
     /// The run is over and nothing of it remains.
     RunEnded {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** How. */
-        outcome: Outcome,
+        /** Outcome of the run. */
+        outcome: RunOutcome,
     },
-    /// Somebody may type now.
+    /// A client got the right to type.
     WriterGranted {
-        /** Their number. */
+        /** Fence of the client. */
         fence: Fence,
-        /** Who. */
+        /** Client that may type now. */
         holder: Actor,
-        /** Who lost the right by this. */
+        /** Client that lost the right. */
         taken_from: Option<Actor>,
     },
-    /// The writer left.
+    /// The writer gave up the right to type.
     WriterReleased {
-        /** Whose number it was. */
+        /** Fence of the client. */
         fence: Fence,
     },
-    /// A command typed into the terminal. (Keys of an attached person are not journalled.)
+    /// A command typed into the terminal. (Keys of an attached client are not journalled.)
     Typed {
-        /** By whom. */
+        /** Client that typed. */
         by: Actor,
-        /** How much. */
+        /** Number of bytes. */
         bytes: u64,
     },
     /// The keeper replaced its own program in place; the run went on.
     KeeperRestarted {
-        /** Why. */
+        /** Reason, for people. */
         reason: String,
     },
-    /// Old output was dropped to keep within the limit.
+    /// Old output was deleted to stay within the limit.
     OutputDropped {
-        /** Everything before this offset is gone. */
+        /** Offset of the first byte that is still there. */
         before: u64,
     },
-    /// What a helper is, and how it is shared, from its next run on.
+    /// A helper was declared: its name, and how it is shared from its next run on.
     Declared {
-        /** How. */
-        terms: Terms,
+        /** Terms on which sessions share it. */
+        terms: HelperTerms,
     },
-    /// The next run of a helper is of another command.
+    /// The helper's next run has another command.
     Respecified {
-        /** What it runs now. */
-        spec: Spec,
+        /** The new program, and how to run it. */
+        spec: SessionSpec,
     },
-    /// A session owns this helper now, or owns it in another way.
+    /// A session became an owner of this helper, or changed whether it keeps it.
     OwnerJoined {
-        /** Which, and how. */
-        owner: Owner,
+        /** The owner, and whether it keeps the helper. */
+        owner: HelperOwner,
     },
-    /// A session no longer owns this helper.
+    /// A session stopped being an owner of this helper.
     OwnerLeft {
-        /** Which. */
+        /** Id of the owner. */
         owner: SessionId,
-        /** Why. */
-        why: Leaving,
-        /** It was the last: when the run is stopped for that, on the boot clock. */
+        /** Reason. */
+        why: LeaveReason,
+        /** Time of the stop if it was the last owner, on the boot clock. */
         stop_at_boot_ms: Option<u64>,
     },
-    /// The helper can be used.
+    /// The helper became ready.
     BecameReady {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** Where it is reached, if it has an address. */
+        /** Address of the helper, if it has one. */
         address: Option<String>,
     },
-    /// The helper could not be used in time.
+    /// The helper did not become ready in time.
     NeverReady {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** Why, for people. */
+        /** Reason, for people. */
         reason: String,
     },
     /// The agent writes this conversation from now on.
     ConversationEntered {
-        /** Which. */
+        /** The conversation. */
         conversation: Conversation,
     },
-    /// The conversation to go on with is given up: the next run begins a new one.
+    /// The conversation was given up: the next run begins a new one.
     ConversationLeft {
-        /** Who wanted that. */
+        /** Client that asked. */
         by: Actor,
     },
     /// The runs after this one talk to the agent through another interface. If no run is live, the next one does.
     InterfaceChosen {
-        /** Which. */
-        interface: Interface,
-        /** Whether the run is ended without waiting for the turn's end. */
+        /** The chosen interface. */
+        interface: AgentInterface,
+        /** True if the run is ended without waiting for the end of the turn. */
         at_once: bool,
-        /** Who wanted that. */
+        /** Client that asked. */
         by: Actor,
     },
-    /// The agent takes turns.
+    /// The agent is ready to take turns.
     AgentReady {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** What it is able to do. */
-        able: Able,
-        /** When, on the boot clock. */
+        /** Abilities of the agent. */
+        able: AgentCapabilities,
+        /** Time of the event, on the boot clock. */
         at_boot_ms: u64,
     },
-    /// The agent in the terminal was started with our hooks: it will tell its edges.
+    /// The agent in the terminal was started with our hooks: it will report its turn edges.
     HooksCarried {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
     },
-    /// The agent in the terminal told that it works, or no longer does.
+    /// The agent in the terminal reported that it works, or no longer does.
     EdgeSeen {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** What it told. */
-        edge: Edge,
+        /** The reported edge. */
+        edge: ActivityChange,
     },
-    /// An input was accepted. On disk before whoever sent it hears of it.
+    /// A prompt was accepted. On disk before its sender gets the receipt.
     TurnAccepted {
-        /** Its number. */
+        /** Number of the turn. */
         turn: u64,
-        /** What, and by whom. */
-        prompt: Prompt,
+        /** Text and sender. */
+        prompt: TurnPrompt,
     },
-    /// The agent is about to be given the prompt. On disk before it hears of it.
+    /// The prompt is about to be given to the agent. On disk before the agent gets it.
     TurnDelivered {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** In which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** Where its output begins. */
+        /** Offset at which its output begins. */
         output_from: u64,
     },
-    /// The agent said that it has the prompt.
+    /// The agent confirmed that it has the prompt.
     TurnBegan {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
     },
-    /// Somebody wants a turn broken off.
+    /// A client, or a newer turn, wants a turn interrupted.
     CancelRequested {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** Who, and how long the agent may take. */
-        cancel: Cancel,
+        /** Sender, and the time limit for the agent. */
+        cancel: CancelRequest,
     },
     /// A turn is over.
     TurnEnded {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** How. */
+        /** Final state and answer. */
         end: TurnEnd,
-        /** When, on the boot clock. */
+        /** Time of the event, on the boot clock. */
         at_boot_ms: u64,
     },
-    /// The agent said more about a turn that was over. It changes nothing.
+    /// The agent reported more about a turn that was over. Nothing changes.
     TurnLate {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** What it said. */
+        /** Final state and answer, as reported late. */
         end: TurnEnd,
     },
-    /// The agent wants to know something before it goes on.
+    /// The agent asked a question and waits for the answer.
     Asked {
-        /** What. */
-        ask: Ask,
+        /** The question. */
+        ask: AgentQuestion,
     },
-    /// Somebody answered.
+    /// A client answered a question.
     Answered {
-        /** Which question. */
+        /** Name of the question. */
         request: String,
-        /** What was answered. */
-        reply: Reply,
-        /** Who. */
+        /** The answer. */
+        reply: ChosenReply,
+        /** Client that asked. */
         by: Actor,
     },
     /// A question no longer waits for an answer.
     Unasked {
-        /** Which. */
+        /** Name of the question. */
         request: String,
     },
-    /// The queue does not go on by itself.
+    /// The queue is on hold.
     QueueHeld {
-        /** Why. */
-        hold: Hold,
+        /** Reason. */
+        hold: QueueHold,
     },
-    /// The queue goes on.
+    /// The queue was resumed.
     QueueResumed {
-        /** Who wanted that. */
+        /** Client that asked. */
         by: Actor,
     },
-    /// A turn that waits got another place.
+    /// A waiting turn was moved to another place.
     QueueMoved {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** How many are before it. */
+        /** Number of turns before it. */
         to: u64,
     },
-    /// A turn that waits says something else from now on.
+    /// The text of a waiting turn was replaced.
     TurnEdited {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** What it says now. */
+        /** The new text. */
         text: String,
-        /** Who wanted that. */
+        /** Client that asked. */
         by: Actor,
     },
-    /// berth ends the run by itself.
+    /// berth itself ends the run.
     Released {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** Why. */
-        why: Release,
-        /** When patience ends, on the boot clock. */
+        /** Reason. */
+        why: ReleaseReason,
+        /** Time of the kill, on the boot clock. */
         kill_at_boot_ms: u64,
     },
-    /// When the session's time is up.
+    /// A time was set at which the session's time to live ends.
     ExpirySet {
-        /** It. */
-        expiry: Expiry,
+        /** End of the time to live. */
+        expiry: SessionExpiry,
     },
-    /// Somebody put it away. It does not run, and will not before it is brought back.
+    /// The session was archived. It does not run again before it is restored.
     Archived {
-        /** Who. */
+        /** Client that asked. */
         by: Actor,
     },
-    /// Somebody brought it back.
+    /// The session was restored from the archive.
     Restored {
-        /** Who. */
+        /** Client that asked. */
         by: Actor,
     },
-    /// What people sort it by changed.
+    /// The tags changed.
     Tagged {
-        /** All of it, in order. */
-        tags: Vec<Name>,
+        /** All tags, in order. */
+        tags: Vec<SafeName>,
     },
-    /// Somebody wrote something about it.
+    /// The note changed.
     Noted {
-        /** What; nothing if it was taken away. */
+        /** The new note; `None` if it was removed. */
         note: Option<String>,
     },
-    /// When it ends by itself, and what waits for what, from now on.
+    /// The policy changed.
     PolicySet {
-        /** All of it. */
-        policy: Policy,
+        /** The whole policy. */
+        policy: SessionPolicy,
     },
-    /// It is of a conversation that was had without us. Times are those of the agent's own record, for people.
+    /// The session goes on with a conversation that was had without berth. Times are those of the agent's own
+    /// record, for people.
     Imported {
-        /** The agent's record. */
+        /** Path of the agent's transcript. */
         file: String,
-        /** How long that was then: what is behind it was said here. */
+        /** Length of the transcript at the import: later bytes come from this session. */
         bytes: u64,
-        /** When it began, in milliseconds since 1970. */
+        /** Time of its beginning, in milliseconds since 1970. */
         began_at_ms: u64,
-        /** When something was last said in it. */
+        /** Time of its latest message, in milliseconds since 1970. */
         last_at_ms: u64,
     },
-    /// Something a person should know and that changes nothing else.
+    /// A warning for people. Nothing else changes.
     Warned {
-        /** What. */
+        /** Text of the warning. */
         what: String,
     },
 }
 
-/// What a session runs.
+/// Program of a session, and how to run it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Spec {
-    /// How we talk to the agent.
+pub struct SessionSpec {
+    /// Name of the driver that talks to the agent.
     pub driver: String,
-    /// Program and arguments.
+    /// Program and its arguments.
     pub command: Vec<String>,
-    /// Where it runs.
+    /// Working directory.
     pub cwd: String,
-    /// Variables set on top of the caller's environment.
+    /// Environment variables set on top of the caller's environment.
     pub env: Vec<(String, String)>,
-    /// The caller's key: a repeated `run` with it means this session.
+    /// Key of the caller: a repeated `run` with it means this session.
     pub key: Option<String>,
-    /// What its runs may use.
-    pub limits: Limits,
-    /// What the agent is called in the table of agents, if it is from there.
+    /// Resource limits of each run.
+    pub limits: RunLimits,
+    /// Name of the agent in the table of agents, if it is from there.
     pub agent: Option<String>,
-    /// Whose conversations the agent writes; empty if nobody knows.
+    /// Kind of conversation that the agent writes; empty if it is unknown.
     pub conversation: String,
     /// Traits of the agent's terminal interface.
     pub terminal: TerminalTraits,
-    /// How the first run takes its conversation up.
-    pub origin: Origin,
-    /// The command of every run that goes on with a conversation, if it is another one.
+    /// Origin of the conversation of the first run.
+    pub origin: ConversationOrigin,
+    /// Command of runs that resume a conversation, if it differs from `command`.
     pub again: Vec<String>,
-    /// When it ends by itself, and what waits for what.
-    pub policy: Policy,
-    /// The id of the session it was started in: whoever is inside of that one may see to this one.
+    /// When the session ends by itself, and how its queue goes on after failures.
+    pub policy: SessionPolicy,
+    /// Id of the session that this one was started in: processes inside of that one may manage this one.
     pub parent: Option<String>,
-    /// What processes in the session may ask of berth, beyond what every agent may.
+    /// Rights of processes in the session towards berth, beyond those of every agent.
     pub grant: Grant,
-    /// How the agent is started with its other interface, if it has two for one conversation.
+    /// Launch of the agent's other interface, if it has two for one conversation.
     pub other: Option<InterfaceLaunch>,
 }
 
-impl Spec {
-    /// Whether the agent takes turns. One in a terminal does not.
+impl SessionSpec {
+    /// True if the agent takes turns by its protocol. An agent in a terminal does not.
     pub fn takes_turns(&self) -> bool {
         !matches!(self.driver.as_str(), "" | "pty")
     }
 }
 
-/// What an agent's terminal interface does in its own way with text that is typed into it.
+/// Peculiarities of an agent's terminal interface with text that is typed into it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TerminalTraits {
-    /// Text that is typed while the agent works joins the running turn, and gets no end of its own.
+    /// True if text that is typed while the agent works joins the running turn, and gets no end of its own.
     pub joins_prompts: bool,
-    /// A text that begins with `#` is a note for the agent to remember, not a prompt.
+    /// True if a text that begins with `#` is a note for the agent to remember, not a prompt.
     pub hash_makes_note: bool,
 }
 
-/// Where a session's conversation comes from.
+/// Origin of a session's conversation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Origin {
-    /// It is new.
+pub enum ConversationOrigin {
+    /// A new conversation.
     #[default]
     New,
-    /// It is new, and the command gives it this id.
+    /// A new conversation with this id, which the command gives it.
     Named(String),
-    /// It is one there is already.
+    /// An existing conversation, resumed.
     Resumed(String),
-    /// It begins with a copy of one there is already.
+    /// A new conversation that begins with a copy of this existing one.
     Forked(String),
 }
 
 /// A conversation as its agent knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Conversation {
-    /// The agent's own id of it.
+    /// Agent's own id of the conversation.
     pub id: String,
-    /// The directory the agent keeps it in; empty if nobody knows.
+    /// Directory in which the agent stores it; empty if unknown.
     pub store: String,
 }
 
-/// When a session ends by itself, and what waits for what.
+/// Policy of a session: when it ends by itself, and how its queue goes on after failures.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Policy {
-    /// How long the agent may have nothing to do before it is released.
+pub struct SessionPolicy {
+    /// Idle time after which the agent is released, in milliseconds.
     pub idle_ms: Option<u64>,
-    /// How long the session may live.
+    /// Time to live of the session, in milliseconds.
     pub ttl_ms: Option<u64>,
-    /// How long it may be at rest before it is archived.
+    /// Time at rest after which the session is archived, in milliseconds.
     pub archive_after_ms: Option<u64>,
-    /// Whether the queue goes on after a turn whose end is unknown.
+    /// Queue behind a turn whose end is unknown.
     pub on_unknown: OnUnknown,
-    /// What the queue does behind a turn that failed for a reason that is the model's.
+    /// Queue behind a turn that failed because of the model.
     pub on_failed: OnFailed,
-    /// What its people are told of while nobody looks.
-    pub notify: Notify,
+    /// Notifications for the session's users while none of them is attached.
+    pub notify: NotificationPolicy,
 }
 
-/// What a run may use. Nothing set: whatever the host gives.
+/// Resource limits of a run. `None`: no limit but those of the host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Limits {
+pub struct RunLimits {
     /// Memory, in bytes.
     pub memory_bytes: Option<u64>,
     /// Processes and their threads.
     pub processes: Option<u64>,
-    /// Processor time, in hundredths of one core.
+    /// Processor time, in per cent of one core.
     pub cpu_percent: Option<u64>,
 }
 
-/// What holds a run together, besides what always does: the keeper adopts every orphan of it, and what
-/// it starts inherits a lock and a mark.
+/// Means that hold the processes of a run together, besides those that are always there: the keeper adopts every
+/// orphan of the run, and every process inherits a lock and a mark.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Boundary {
-    /// The control group everything of it is born in.
+pub struct RunBoundary {
+    /// Control group that every process of the run is born in.
     pub cgroup: Option<String>,
-    /// Why there is none, for people.
+    /// Reason why there is no control group, for people.
     pub missing: Option<String>,
-    /// Further groups that hold its limits.
+    /// Further groups that hold the limits of the run.
     pub limited_in: Vec<String>,
 }
 
 /// A process that cannot be confused with another one, even after its number was used again.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Process {
-    /// Its number.
+pub struct ProcessRef {
+    /// Process id.
     pub pid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Start time of the process, in clock ticks since boot.
     pub start_ticks: u64,
-    /// Since which boot.
-    pub boot: Boot,
+    /// Boot that the process belongs to.
+    pub boot: BootId,
 }
 
-/// One boot of one host: two hosts never have the same. Numbers of processes and times of the boot clock mean something
-/// only there. How it is written is for the host to say.
+/// One boot of one host; no two hosts share one. Process ids and times of the boot clock mean something only within
+/// a boot. The host crate decides how it is written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Boot(pub String);
+pub struct BootId(pub String);
 
-impl From<String> for Boot {
+impl From<String> for BootId {
     fn from(text: String) -> Self {
         Self(text)
     }
 }
 
-impl From<Boot> for String {
-    fn from(boot: Boot) -> Self {
+impl From<BootId> for String {
+    fn from(boot: BootId) -> Self {
         boot.0
     }
 }
 
-/// Who asked for something.
+/// A client that asked for something.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Actor {
-    /// The asking process.
+    /// Process id of the client.
     pub pid: u32,
-    /// The account; `None` if it was nobody's order.
+    /// User id of the client; `None` if no client asked, such as for a policy.
     pub uid: Option<u32>,
-    /// Where that is, for people: a terminal, an SSH connection, a script.
+    /// Location of the client, for people: a terminal, an SSH connection, a script.
     pub place: String,
 }
 
-/// How a process ended.
+/// Exit of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Exit {
-    /// By itself, with this code.
+pub enum ProcessExit {
+    /// The process ended by itself, with this code.
     Code(i32),
-    /// By this signal.
+    /// The process was ended by this signal.
     Signal(i32),
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// The agent's process ended like this.
-    Exited(Exit),
+pub enum RunOutcome {
+    /// The agent's process ended with this exit.
+    Exited(ProcessExit),
     /// The kernel killed the agent's process because memory ran out.
     OutOfMemory,
     /// The agent could not be started.
     StartFailed(String),
-    /// The keeper died first, so nobody saw the end.
+    /// The keeper died first, so the end was not observed.
     Lost,
 }

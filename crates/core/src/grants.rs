@@ -1,32 +1,32 @@
-//! Grants: what an agent may ask of berth.
+//! Grants: rights of agents towards berth.
 //!
-//! Promise: one table for every door. Somebody outside of all sessions may do everything; whoever is inside of
-//! one may look, start sessions and see to those, and no more than that without a grant. Who cannot be told is
-//! trusted with little more than looking.
-//! Not here: finding out who asks (callers bring evidence), tokens (they are for people and programs outside).
-//! Start with [`may`]; [`needed`] is the table.
+//! Promise: one table for every entrance. A caller outside of all sessions may do everything. An agent may look,
+//! start sessions and manage those, and no more than that without a grant. A caller that cannot be identified may
+//! do little more than look.
+//! Not here: identifying the caller (callers bring evidence), and tokens (they are for people and programs outside).
+//! Start with [`check_permission`]; [`required_grant`] is the table.
 
 use std::fmt;
 
-/// How far an agent may go beyond what every agent may. Each includes the ones before it.
+/// Rights of an agent beyond those of every agent. Each grant includes the ones before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Grant {
-    /// Nothing beyond.
+    /// No further rights.
     #[default]
     Nothing,
-    /// Say something to any session, its own as well.
+    /// Send turns to any session, its own included.
     Send,
-    /// Decide about any session: end it, type into it, answer what it asks.
+    /// Control any session: end it, type into it, answer its agent's questions.
     Control,
-    /// Everything, as a person may.
+    /// Everything that a person may do.
     Admin,
 }
 
 impl Grant {
-    /// All of them, the least first.
+    /// All grants, the smallest first.
     pub const ALL: [Self; 4] = [Self::Nothing, Self::Send, Self::Control, Self::Admin];
 
-    /// As it is written.
+    /// Word that stands for the grant.
     pub fn word(self) -> &'static str {
         match self {
             Self::Nothing => "none",
@@ -43,82 +43,82 @@ impl fmt::Display for Grant {
     }
 }
 
-/// Who asks.
+/// Origin of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Caller {
-    /// Somebody outside of all sessions.
+pub enum CallerKind {
+    /// A process outside of all sessions.
     Outside,
-    /// A process of a session's run, whose session was given this.
+    /// A process of a session's run; the session has this grant.
     Agent(Grant),
-    /// Nobody could tell: the process is gone, or the system would not say.
+    /// Unknown: the process is gone, or the system did not identify it.
     Unseen,
 }
 
-/// Whom it is about, as seen from the session the caller is inside of.
+/// Target of a request, as seen from the session that the caller runs inside of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Target {
+pub enum ActionTarget {
     /// No session in particular.
     Nobody,
-    /// That session.
+    /// The session that the caller runs inside of.
     Itself,
-    /// One that it started, or that one of those started.
+    /// A session that it started, directly or through another one.
     Child,
-    /// Any other.
+    /// Any other session.
     Stranger,
 }
 
-impl Target {
-    /// All of them.
+impl ActionTarget {
+    /// All targets.
     pub const ALL: [Self; 4] = [Self::Nobody, Self::Itself, Self::Child, Self::Stranger];
 }
 
-/// What is asked, as far as it matters who may.
+/// Requests, as far as they differ in the rights that they need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deed {
+pub enum CallerAction {
     /// Read, list, watch, wait, observe.
     Look,
     /// Start a new session.
     Start {
-        /** With this grant. */
+        /** Grant of the new session. */
         grant: Grant,
-        /** Ending whoever else writes the conversation. */
+        /** True to end other writers of the conversation. */
         takes: bool,
     },
-    /// Begin the next run of one.
+    /// Begin the next run of a session.
     Resume {
-        /** Ending whoever else writes the conversation. */
+        /** True to end other writers of the conversation. */
         takes: bool,
     },
-    /// Start one with a copy of its conversation.
+    /// Start a session with a copy of the target's conversation.
     Fork,
-    /// Have something said to it, break that off, change what waits.
+    /// Send it a turn, interrupt one, change its queue.
     Send,
-    /// Tag it, write a note about it.
+    /// Change its tags or its note.
     Describe,
-    /// Give it another name.
+    /// Rename it.
     Rename,
-    /// Say when it ends by itself.
+    /// Change its policy.
     SetPolicy,
     /// End its run.
     Stop,
-    /// Put it away, or bring it back.
+    /// Archive or restore it.
     Archive,
-    /// Type into its terminal, or take that over.
+    /// Type into its terminal, or take the terminal over.
     Type {
-        /** Keys may answer what an agent asks: it is an agent's own interface. */
+        /** True if keys may answer an agent's question: the terminal shows its own interface. */
         answers: bool,
     },
-    /// Answer what its agent asks.
+    /// Answer a question of its agent.
     Answer,
     /// Own a helper in the name of this session.
     Share,
-    /// Own a helper no longer, in the name of this session.
+    /// Stop owning a helper, in the name of this session.
     Release,
-    /// End a helper. The target is the farthest of its owners.
+    /// End a helper. The target is the most distant of its owners.
     StopHelper,
-    /// Have its keeper replace its own program.
+    /// Replace the program of its keeper in place.
     Restart,
-    /// Clear up.
+    /// Sweep: clean up after dead processes.
     Sweep,
     /// Delete for good.
     Purge,
@@ -126,74 +126,91 @@ pub enum Deed {
     Tokens,
     /// Run a gateway.
     Serve,
-    /// Say which other hosts there are, and how they are reached.
+    /// Add or remove other hosts.
     Hosts,
-    /// Have something run beside the commands.
+    /// Set up a service that runs beside the commands.
     SetUp,
 }
 
-/// A polite no.
+/// A denied request, with the grant that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Forbidden {
-    /// What was asked.
-    pub deed: Deed,
-    /// Of whom.
-    pub target: Target,
-    /// The grant it would take.
+pub struct ActionForbidden {
+    /// The request.
+    pub deed: CallerAction,
+    /// Relation of the caller to the session that the request is about.
+    pub target: ActionTarget,
+    /// Grant that the request needs.
     pub needs: Grant,
-    /// What the caller has; nothing is known of one nobody could see.
+    /// Grant that the caller has; `None` if the caller could not be identified.
     pub has: Option<Grant>,
 }
 
-/// Whether somebody may do something.
-pub fn may(caller: Caller, deed: Deed, target: Target) -> Result<(), Forbidden> {
+/// Decides whether a caller may do this.
+pub fn check_permission(
+    caller: CallerKind,
+    deed: CallerAction,
+    target: ActionTarget,
+) -> Result<(), ActionForbidden> {
     let (has, target, known) = match caller {
-        Caller::Outside => return Ok(()),
-        Caller::Agent(grant) => (grant, target, Some(grant)),
-        // It may be an agent that saw to it that nobody can tell, and then it is a stranger to everyone.
-        Caller::Unseen => match target {
-            Target::Nobody => (Grant::Nothing, Target::Nobody, None),
-            Target::Itself | Target::Child | Target::Stranger => (Grant::Nothing, Target::Stranger, None),
+        CallerKind::Outside => return Ok(()),
+        CallerKind::Agent(grant) => (grant, target, Some(grant)),
+        // The caller may be an agent that made itself unidentifiable; then it is a stranger to every session.
+        CallerKind::Unseen => match target {
+            ActionTarget::Nobody => (Grant::Nothing, ActionTarget::Nobody, None),
+            ActionTarget::Itself | ActionTarget::Child | ActionTarget::Stranger => {
+                (Grant::Nothing, ActionTarget::Stranger, None)
+            }
         },
     };
-    let needs = needed(deed, target);
-    if has >= needs { Ok(()) } else { Err(Forbidden { deed, target, needs, has: known }) }
+    let needs = required_grant(deed, target);
+    if has >= needs { Ok(()) } else { Err(ActionForbidden { deed, target, needs, has: known }) }
 }
 
-/// The grant an agent needs for this.
-pub fn needed(deed: Deed, target: Target) -> Grant {
+/// Grant that an agent needs for a request.
+pub fn required_grant(deed: CallerAction, target: ActionTarget) -> Grant {
     match deed {
-        Deed::Look => Grant::Nothing,
-        // What it gives away it must have; and to end another writer is to end something.
-        Deed::Start { grant, takes } => grant.max(if takes { Grant::Control } else { Grant::Nothing }),
-        // Whoever has a child's conversation open is no child: a person may have it, and an import makes any a child.
-        Deed::Resume { takes: true } => Grant::Control,
-        Deed::Resume { takes: false } | Deed::Send => of_children(target, Grant::Send),
-        Deed::Fork => of_its_own(target, Grant::Send),
-        Deed::Share | Deed::Release | Deed::StopHelper | Deed::Describe => of_its_own(target, Grant::Control),
-        Deed::Rename | Deed::SetPolicy | Deed::Stop | Deed::Archive | Deed::Restart => {
-            of_children(target, Grant::Control)
+        CallerAction::Look => Grant::Nothing,
+        // An agent must have the grant that it gives; and ending another writer is ending something.
+        CallerAction::Start { grant, takes } => {
+            grant.max(if takes { Grant::Control } else { Grant::Nothing })
         }
-        Deed::Type { answers: false } => of_children(target, Grant::Control),
-        // To start a child and to approve for it is to approve for oneself, by whatever door.
-        Deed::Type { answers: true } | Deed::Answer | Deed::Sweep => Grant::Control,
-        Deed::Purge | Deed::Tokens | Deed::Serve | Deed::Hosts | Deed::SetUp => Grant::Admin,
+        // The process that has a child's conversation open need not be a child: it may be a person's, and any
+        // conversation becomes a child's by an import.
+        CallerAction::Resume { takes: true } => Grant::Control,
+        CallerAction::Resume { takes: false } | CallerAction::Send => of_children(target, Grant::Send),
+        CallerAction::Fork => of_its_own(target, Grant::Send),
+        CallerAction::Share | CallerAction::Release | CallerAction::StopHelper | CallerAction::Describe => {
+            of_its_own(target, Grant::Control)
+        }
+        CallerAction::Rename
+        | CallerAction::SetPolicy
+        | CallerAction::Stop
+        | CallerAction::Archive
+        | CallerAction::Restart => of_children(target, Grant::Control),
+        CallerAction::Type { answers: false } => of_children(target, Grant::Control),
+        // To start a child and to approve for it is to approve one's own requests, by whatever entrance.
+        CallerAction::Type { answers: true } | CallerAction::Answer | CallerAction::Sweep => Grant::Control,
+        CallerAction::Purge
+        | CallerAction::Tokens
+        | CallerAction::Serve
+        | CallerAction::Hosts
+        | CallerAction::SetUp => Grant::Admin,
     }
 }
 
-/// Free for what it started.
-fn of_children(target: Target, otherwise: Grant) -> Grant {
+/// Free for sessions that it started.
+fn of_children(target: ActionTarget, otherwise: Grant) -> Grant {
     match target {
-        Target::Child => Grant::Nothing,
-        Target::Nobody | Target::Itself | Target::Stranger => otherwise,
+        ActionTarget::Child => Grant::Nothing,
+        ActionTarget::Nobody | ActionTarget::Itself | ActionTarget::Stranger => otherwise,
     }
 }
 
-/// Free for itself, and for what it started.
-fn of_its_own(target: Target, otherwise: Grant) -> Grant {
+/// Free for itself, and for sessions that it started.
+fn of_its_own(target: ActionTarget, otherwise: Grant) -> Grant {
     match target {
-        Target::Itself | Target::Child => Grant::Nothing,
-        Target::Nobody | Target::Stranger => otherwise,
+        ActionTarget::Itself | ActionTarget::Child => Grant::Nothing,
+        ActionTarget::Nobody | ActionTarget::Stranger => otherwise,
     }
 }
 
@@ -201,44 +218,44 @@ fn of_its_own(target: Target, otherwise: Grant) -> Grant {
 mod tests {
     use super::*;
 
-    const NEW: Deed = Deed::Start { grant: Grant::Nothing, takes: false };
+    const NEW: CallerAction = CallerAction::Start { grant: Grant::Nothing, takes: false };
 
-    /// The table as people read it: what an agent needs for itself, for its children, for strangers. `-` is
-    /// nothing. docs/grants.md shows the same.
-    const TABLE: &[(Deed, &str)] = &[
-        (Deed::Look, "-       -       -"),
+    /// The table as people read it: the grants that an agent needs for itself, for its children, for strangers. `-`
+    /// is no grant. docs/grants.md shows the same table.
+    const TABLE: &[(CallerAction, &str)] = &[
+        (CallerAction::Look, "-       -       -"),
         (NEW, "-       -       -"),
-        (Deed::Start { grant: Grant::Nothing, takes: true }, "control control control"),
-        (Deed::Start { grant: Grant::Send, takes: false }, "send    send    send"),
-        (Deed::Start { grant: Grant::Control, takes: false }, "control control control"),
-        (Deed::Start { grant: Grant::Admin, takes: false }, "admin   admin   admin"),
-        (Deed::Start { grant: Grant::Send, takes: true }, "control control control"),
-        (Deed::Resume { takes: false }, "send    -       send"),
-        (Deed::Resume { takes: true }, "control control control"),
-        (Deed::Fork, "-       -       send"),
-        (Deed::Send, "send    -       send"),
-        (Deed::Describe, "-       -       control"),
-        (Deed::Rename, "control -       control"),
-        (Deed::SetPolicy, "control -       control"),
-        (Deed::Stop, "control -       control"),
-        (Deed::Archive, "control -       control"),
-        (Deed::Type { answers: false }, "control -       control"),
-        (Deed::Type { answers: true }, "control control control"),
-        (Deed::Answer, "control control control"),
-        (Deed::Share, "-       -       control"),
-        (Deed::Release, "-       -       control"),
-        (Deed::StopHelper, "-       -       control"),
-        (Deed::Restart, "control -       control"),
-        (Deed::Sweep, "control control control"),
-        (Deed::Purge, "admin   admin   admin"),
-        (Deed::Tokens, "admin   admin   admin"),
-        (Deed::Serve, "admin   admin   admin"),
-        (Deed::Hosts, "admin   admin   admin"),
-        (Deed::SetUp, "admin   admin   admin"),
+        (CallerAction::Start { grant: Grant::Nothing, takes: true }, "control control control"),
+        (CallerAction::Start { grant: Grant::Send, takes: false }, "send    send    send"),
+        (CallerAction::Start { grant: Grant::Control, takes: false }, "control control control"),
+        (CallerAction::Start { grant: Grant::Admin, takes: false }, "admin   admin   admin"),
+        (CallerAction::Start { grant: Grant::Send, takes: true }, "control control control"),
+        (CallerAction::Resume { takes: false }, "send    -       send"),
+        (CallerAction::Resume { takes: true }, "control control control"),
+        (CallerAction::Fork, "-       -       send"),
+        (CallerAction::Send, "send    -       send"),
+        (CallerAction::Describe, "-       -       control"),
+        (CallerAction::Rename, "control -       control"),
+        (CallerAction::SetPolicy, "control -       control"),
+        (CallerAction::Stop, "control -       control"),
+        (CallerAction::Archive, "control -       control"),
+        (CallerAction::Type { answers: false }, "control -       control"),
+        (CallerAction::Type { answers: true }, "control control control"),
+        (CallerAction::Answer, "control control control"),
+        (CallerAction::Share, "-       -       control"),
+        (CallerAction::Release, "-       -       control"),
+        (CallerAction::StopHelper, "-       -       control"),
+        (CallerAction::Restart, "control -       control"),
+        (CallerAction::Sweep, "control control control"),
+        (CallerAction::Purge, "admin   admin   admin"),
+        (CallerAction::Tokens, "admin   admin   admin"),
+        (CallerAction::Serve, "admin   admin   admin"),
+        (CallerAction::Hosts, "admin   admin   admin"),
+        (CallerAction::SetUp, "admin   admin   admin"),
     ];
 
-    fn rows() -> impl Iterator<Item = (Deed, Target, Grant)> {
-        let targets = [Target::Itself, Target::Child, Target::Stranger];
+    fn rows() -> impl Iterator<Item = (CallerAction, ActionTarget, Grant)> {
+        let targets = [ActionTarget::Itself, ActionTarget::Child, ActionTarget::Stranger];
         TABLE.iter().flat_map(move |(deed, row)| {
             let words: Vec<&str> = row.split_whitespace().collect();
             assert_eq!(words.len(), targets.len(), "{deed:?}");
@@ -255,33 +272,41 @@ mod tests {
     fn an_agent_may_do_what_the_table_says_and_with_each_grant_more() {
         for (deed, target, needs) in rows() {
             for has in Grant::ALL {
-                let said = may(Caller::Agent(has), deed, target);
-                let no = Err(Forbidden { deed, target, needs, has: Some(has) });
+                let said = check_permission(CallerKind::Agent(has), deed, target);
+                let no = Err(ActionForbidden { deed, target, needs, has: Some(has) });
                 assert_eq!(said, if has >= needs { Ok(()) } else { no }, "{has} {deed:?} {target:?}");
             }
         }
     }
 
     #[test]
-    fn somebody_outside_may_do_everything() {
+    fn a_caller_outside_of_all_sessions_may_do_everything() {
         for (deed, target, _) in rows() {
-            assert_eq!(may(Caller::Outside, deed, target), Ok(()), "{deed:?} {target:?}");
+            assert_eq!(check_permission(CallerKind::Outside, deed, target), Ok(()), "{deed:?} {target:?}");
         }
     }
 
     #[test]
     fn a_caller_that_cannot_be_attributed_may_look_and_start_what_has_no_grant_and_no_more() {
         for (deed, target, _) in rows() {
-            let allowed = [Deed::Look, NEW].contains(&deed);
-            assert_eq!(may(Caller::Unseen, deed, target).is_ok(), allowed, "{deed:?} {target:?}");
+            let allowed = [CallerAction::Look, NEW].contains(&deed);
+            assert_eq!(
+                check_permission(CallerKind::Unseen, deed, target).is_ok(),
+                allowed,
+                "{deed:?} {target:?}"
+            );
         }
     }
 
     #[test]
-    fn nobody_gives_more_than_they_have() {
+    fn an_agent_cannot_give_more_than_its_own_grant() {
         for has in Grant::ALL {
             for grant in Grant::ALL {
-                let said = may(Caller::Agent(has), Deed::Start { grant, takes: false }, Target::Nobody);
+                let said = check_permission(
+                    CallerKind::Agent(has),
+                    CallerAction::Start { grant, takes: false },
+                    ActionTarget::Nobody,
+                );
                 assert_eq!(said.is_ok(), grant <= has, "{has} gives {grant}");
             }
         }

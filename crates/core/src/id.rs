@@ -1,4 +1,7 @@
-//! Names and numbers that must not be mixed up.
+//! Types for ids, names and numbers, so that they cannot be mixed up.
+//!
+//! Promise: a value of these types is valid by construction.
+//! Start with [`SessionId`] and [`SafeName`].
 
 use std::fmt;
 
@@ -10,9 +13,9 @@ use std::fmt;
 pub struct SessionId(String);
 
 impl SessionId {
-    /// How long every id is.
+    /// Number of characters in every id.
     pub const LENGTH: usize = 12;
-    /// Digits and lower-case letters without the ones people misread (`i l o u`).
+    /// Digits and lower-case letters without those that people misread (`i l o u`).
     const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
     /// Makes an id out of random bytes (5 bits of each are used).
@@ -20,7 +23,7 @@ impl SessionId {
         Self(bytes.iter().map(|byte| Self::ALPHABET[usize::from(byte % 32)] as char).collect())
     }
 
-    /// Reads an id, if `text` is one.
+    /// Parses an id; `None` if `text` is not a valid one.
     pub fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == Self::LENGTH && text.bytes().all(|byte| Self::ALPHABET.contains(&byte));
         fits.then(|| Self(text.to_owned()))
@@ -38,28 +41,28 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// A name a person gave a session. Safe as a file name by construction.
+/// Name that a user gave a session. Safe as a file name by construction.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Name(String);
+pub struct SafeName(String);
 
-/// Why a text cannot be a [`Name`].
+/// Reason why a text is not a valid [`SafeName`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadName {
-    /// Nothing at all.
+    /// The text is empty.
     Empty,
-    /// More than [`Name::MAX_BYTES`].
+    /// The text is longer than [`SafeName::MAX_BYTES`].
     TooLong,
-    /// Names start with a letter or a digit.
+    /// The first character is neither a letter nor a digit.
     Start(char),
-    /// A character other than letters, digits, `.`, `_` and `-`.
+    /// A character is not a letter, a digit, `.`, `_` or `-`.
     Character(char),
 }
 
-impl Name {
-    /// The longest name, in bytes.
+impl SafeName {
+    /// Limit of the length of a name, in bytes.
     pub const MAX_BYTES: usize = 64;
 
-    /// Checks a name.
+    /// Checks and wraps a name.
     pub fn parse(text: &str) -> Result<Self, BadName> {
         let first = text.chars().next().ok_or(BadName::Empty)?;
         if text.len() > Self::MAX_BYTES {
@@ -80,7 +83,7 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for SafeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -90,14 +93,14 @@ impl fmt::Display for BadName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("a name cannot be empty"),
-            Self::TooLong => write!(f, "a name has at most {} characters", Name::MAX_BYTES),
+            Self::TooLong => write!(f, "a name has at most {} characters", SafeName::MAX_BYTES),
             Self::Start(c) => write!(f, "a name starts with a letter or a digit, not with {c:?}"),
             Self::Character(c) => write!(f, "a name is made of letters, digits, `.`, `_` and `-`, not {c:?}"),
         }
     }
 }
 
-/// The number of a run. Each new run of a session gets the next one.
+/// Number of a run. Each new run of a session gets the next one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Epoch(pub u64);
 
@@ -114,7 +117,7 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// The number of a writer. Input carries it, so that one who was replaced can write nothing.
+/// Number of a writer. Input carries it, so that input of a replaced writer is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Fence(pub u64);
 

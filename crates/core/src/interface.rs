@@ -1,25 +1,25 @@
 //! The two interfaces of one agent: a chat that takes turns, and the agent's own in a terminal.
 //!
-//! Promise: a session has one interface at a time, and changes it only between two runs: the run that is live ends at
-//! the end of its turn, the next one begins when that is proven gone. A choice that is recorded counts for the next run,
-//! whatever becomes of the keeper. What waits stays in the queue.
-//! Not here: how each is started (the caller records both commands when it makes the session).
+//! Promise: a session has one interface at a time, and changes it only between two runs: the live run ends at the
+//! end of its turn, the next one begins when the first is proven gone. A recorded choice counts for the next run,
+//! even if the keeper dies. Waiting turns stay in the queue.
+//! Not here: the commands of each interface (the caller records both when it creates the session).
 //! Start with [`switch`].
 
 use crate::turns;
-use crate::{Actor, Event, Now, Phase, Refusal, Session, Spec};
+use crate::{Actor, ClockReading, Event, Refusal, RunPhase, Session, SessionSpec};
 
-/// How people and berth reach an agent.
+/// Interface between people and an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Interface {
-    /// The agent's protocol: berth shows what was said and asks its questions.
+pub enum AgentInterface {
+    /// The agent's protocol: berth shows the messages and asks the agent's questions.
     Chat,
-    /// A terminal with what the agent paints itself.
+    /// A terminal with the agent's own interface.
     Terminal,
 }
 
-impl Interface {
-    /// The word people see.
+impl AgentInterface {
+    /// Word that people see.
     pub fn word(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -28,37 +28,37 @@ impl Interface {
     }
 }
 
-/// How an agent is started with one of its interfaces.
+/// Launch of an agent with one of its interfaces.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InterfaceLaunch {
-    /// As [`Spec::driver`].
+    /// As [`SessionSpec::driver`].
     pub driver: String,
-    /// As [`Spec::command`].
+    /// As [`SessionSpec::command`].
     pub command: Vec<String>,
-    /// As [`Spec::again`].
+    /// As [`SessionSpec::again`].
     pub again: Vec<String>,
 }
 
 /// The interface of the next run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NextInterface {
-    /// Which.
-    pub interface: Interface,
-    /// Whether the run that is live does not wait for the agent to finish.
+    /// Terminal or pipes; never the one of the live run.
+    pub interface: AgentInterface,
+    /// True if the live run does not wait for the agent to finish its turn.
     pub at_once: bool,
 }
 
-impl Spec {
-    /// The interface that its command has.
-    pub fn interface(&self) -> Interface {
-        if self.takes_turns() { Interface::Chat } else { Interface::Terminal }
+impl SessionSpec {
+    /// The current interface.
+    pub fn interface(&self) -> AgentInterface {
+        if self.takes_turns() { AgentInterface::Chat } else { AgentInterface::Terminal }
     }
 
-    /// The interface that [`Self::other`] has.
-    pub fn other_interface(&self) -> Option<Interface> {
+    /// The other interface, if the agent has two.
+    pub fn other_interface(&self) -> Option<AgentInterface> {
         self.other.as_ref().map(|_| match self.interface() {
-            Interface::Chat => Interface::Terminal,
-            Interface::Terminal => Interface::Chat,
+            AgentInterface::Chat => AgentInterface::Terminal,
+            AgentInterface::Terminal => AgentInterface::Chat,
         })
     }
 
@@ -73,26 +73,26 @@ impl Spec {
 }
 
 impl Session {
-    /// Whether the agent has a terminal now, or with its next run.
+    /// True if the agent has a terminal now, or with its next run.
     pub(crate) fn will_have_terminal(&self) -> bool {
         match self.next_interface {
-            Some(next) => next.interface == Interface::Terminal,
+            Some(next) => next.interface == AgentInterface::Terminal,
             None => self.has_terminal(),
         }
     }
 
-    /// Whether the run is to be ended now for another interface.
+    /// True if the live run is to be ended now for another interface.
     pub fn switch_is_due(&self) -> bool {
         let Some(next) = self.next_interface else { return false };
         let works = self.has_terminal() && self.edges.is_none_or(|edges| edges.working);
         let is_running = match self.phase {
-            Phase::Running { .. } => true,
-            Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => false,
+            RunPhase::Running { .. } => true,
+            RunPhase::New | RunPhase::Starting | RunPhase::Ending(_) | RunPhase::Ended { .. } => false,
         };
         is_running && self.turns.current.is_none() && (next.at_once || !works)
     }
 
-    pub(crate) fn interface_chosen(&mut self, interface: Interface, at_once: bool) {
+    pub(crate) fn interface_chosen(&mut self, interface: AgentInterface, at_once: bool) {
         let is_live = self.is_live();
         let Some(spec) = &mut self.spec else { return };
         let is_another = spec.interface() != interface;
@@ -103,7 +103,7 @@ impl Session {
         }
     }
 
-    /// The run is over: what was chosen counts.
+    /// The run is over: the chosen interface counts from now on.
     pub(crate) fn interface_run_ended(&mut self) {
         if self.next_interface.take().is_some()
             && let Some(spec) = &mut self.spec
@@ -117,10 +117,10 @@ impl Session {
 /// Chooses the interface of the next run, and has the live one end for it.
 pub(crate) fn switch(
     session: &Session,
-    to: Interface,
+    to: AgentInterface,
     at_once: bool,
     by: Actor,
-    now: Now,
+    now: ClockReading,
 ) -> Result<Vec<Event>, Refusal> {
     let spec = session.spec.as_ref().ok_or(Refusal::NotCreated)?;
     if session.archived {
@@ -128,7 +128,7 @@ pub(crate) fn switch(
     }
     let chosen = Event::InterfaceChosen { interface: to, at_once, by: by.clone() };
     if spec.interface() == to {
-        // Somebody changed their mind before the turn was over.
+        // The user changed their mind before the turn was over.
         return Ok(session.next_interface.iter().map(|_| chosen.clone()).collect());
     }
     if spec.other.is_none() {
@@ -140,10 +140,10 @@ pub(crate) fn switch(
     if session.is_live() && session.stopped_by.is_some() {
         return Err(Refusal::BeingEnded);
     }
-    if to == Interface::Terminal {
+    if to == AgentInterface::Terminal {
         let cannot = |turn: &&u64| {
             let waiting = session.turns.open(**turn);
-            waiting.is_some_and(|waiting| turns::can_be_typed(session, &waiting.prompt).is_err())
+            waiting.is_some_and(|waiting| turns::check_typed_prompt(session, &waiting.prompt).is_err())
         };
         if let Some(turn) = session.turns.queue.iter().find(cannot) {
             return Err(Refusal::CannotBeTyped { turn: *turn });

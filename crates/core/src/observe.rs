@@ -1,177 +1,181 @@
-//! Observations: what the world reports. Late or twice is fine.
+//! Observations: reports from the world.
+//!
+//! Promise: a report that comes late, twice or for another run changes nothing that it should not.
+//! Not here: observing (the keeper does).
+//! Start with [`observe`].
 
 use std::time::Duration;
 
-use crate::turns::{Able, Ask, Hold, TurnEnd};
+use crate::turns::{AgentCapabilities, AgentQuestion, QueueHold, TurnEnd};
 use crate::{
-    Conversation, Ending, Epoch, Event, Exit, Now, Outcome, Phase, Process, Session, SessionId, Told, edges,
-    owners, turns,
+    ClockReading, Conversation, EndingRun, Epoch, Event, ProcessExit, ProcessRef, RunOutcome, RunPhase,
+    Session, SessionId, TerminalReport, activity, owners, turns,
 };
 
-/// How long what an agent left behind may take to end once the agent itself is gone.
+/// Time that the other processes of a run get to end once the agent itself is gone.
 const EXIT_GRACE: Duration = Duration::from_secs(2);
-/// How long a killed process may take to disappear before we say that it does not.
-pub const PROOF_PATIENCE: Duration = Duration::from_secs(5);
+/// Time that a killed process gets to disappear before it is reported as left over.
+pub const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A report from the world.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Observation {
     /// The agent's process exists.
     Spawned {
-        /** Of which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** It. */
-        agent: Process,
+        /** First process of the agent. */
+        agent: ProcessRef,
     },
     /// The agent's process could not be made.
     SpawnFailed {
-        /** Of which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** Why, for people. */
+        /** Reason, for people. */
         reason: String,
     },
     /// The agent's first process ended.
     Exited {
-        /** Of which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** How. */
-        exit: Exit,
-        /** Whether the kernel killed it because memory ran out. */
+        /** Exit of that process. */
+        exit: ProcessExit,
+        /** True if the kernel killed it because memory ran out. */
         oom: bool,
     },
     /// The kernel killed processes of the run because memory ran out.
     OomKilled {
-        /** Of which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** How many so far. */
+        /** Number of killed processes so far. */
         kills: u64,
     },
     /// Nothing of the run is left: proven, not assumed.
     Empty {
-        /** Of which run. */
+        /** Number of the run. */
         epoch: Epoch,
     },
-    /// Killed, and still there after [`PROOF_PATIENCE`].
+    /// Killed, and still there after [`PROOF_TIMEOUT`].
     StillThere {
-        /** Of which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** What, and why, for people. */
+        /** Processes that are left, each with the reason, for people. */
         left: Vec<String>,
     },
-    /// A keeper opened the session and is not the one that held this run, or lost what it knew of it;
-    /// nothing of the run is left.
+    /// A keeper opened the session and is not the one that held this run, or lost its knowledge of it; nothing of
+    /// the run is left.
     KeeperGone {
-        /** Of which run. */
+        /** Number of the run. */
         epoch: Epoch,
     },
     /// A session that owns this helper has no keeper any more.
     OwnerGone {
-        /** Which session. */
+        /** Id of the session. */
         owner: SessionId,
     },
-    /// The helper can be used.
+    /// The helper is ready.
     Ready {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** Where it is reached, if it has an address. */
+        /** Address of the helper, if it has one. */
         address: Option<String>,
     },
     /// The helper is not ready, and its time is up.
     NotReady {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** Why, for people. */
+        /** Reason, for people. */
         reason: String,
     },
-    /// The agent takes turns.
+    /// The agent is ready to take turns.
     AgentReady {
-        /** Of which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** What it is able to do. */
-        able: Able,
+        /** Abilities of the agent. */
+        able: AgentCapabilities,
     },
     /// The agent in the terminal was started with our hooks.
     HooksCarried {
-        /** Which run. */
+        /** Number of the run. */
         epoch: Epoch,
     },
-    /// The agent in the terminal told something.
+    /// The agent in the terminal reported an event.
     Told {
-        /** Of which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** What. */
-        told: Told,
+        /** The report. */
+        told: TerminalReport,
     },
-    /// What was typed into the terminal does not wait there any more.
+    /// The unsent text in the terminal is gone.
     DraftGone,
     /// The agent writes this conversation.
     Conversation {
-        /** It. */
+        /** The conversation. */
         conversation: Conversation,
     },
-    /// The agent has a prompt.
+    /// The agent confirmed a prompt.
     TurnBegan {
-        /** Of which turn. */
+        /** Number of the turn. */
         turn: u64,
     },
     /// A turn is over.
     TurnOver {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** How. */
+        /** Final state and answer. */
         end: TurnEnd,
     },
     /// The agent waits for an answer.
     Asks {
-        /** To what. */
-        ask: Ask,
+        /** The question. */
+        ask: AgentQuestion,
     },
-    /// The agent waits for an answer no longer.
+    /// The agent no longer waits for an answer.
     Unasked {
-        /** To which question. */
+        /** Name of the question. */
         request: String,
     },
     /// The queue cannot go on.
     Held {
-        /** Why. */
-        hold: Hold,
+        /** Reason. */
+        hold: QueueHold,
     },
     /// The agent cannot be used.
     Broken {
-        /** Of which run. */
+        /** Number of the run. */
         epoch: Epoch,
-        /** Why, for people. */
+        /** Reason, for people. */
         reason: String,
     },
     /// Time passed.
     Tick,
 }
 
-/// What follows from a report?
-pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Event> {
+/// Events that follow from a report.
+pub fn observe(session: &Session, observation: &Observation, now: ClockReading) -> Vec<Event> {
     let current = |epoch: &Epoch| *epoch == session.epoch;
     match (observation, &session.phase) {
-        (Observation::Spawned { epoch, agent }, Phase::Starting) if current(epoch) => {
+        (Observation::Spawned { epoch, agent }, RunPhase::Starting) if current(epoch) => {
             vec![Event::RunStarted { epoch: *epoch, agent: agent.clone() }]
         }
-        (Observation::Spawned { epoch, agent }, Phase::Ending(Ending { agent: None, .. }))
+        (Observation::Spawned { epoch, agent }, RunPhase::Ending(EndingRun { agent: None, .. }))
             if current(epoch) =>
         {
             vec![Event::RunStarted { epoch: *epoch, agent: agent.clone() }]
         }
-        (Observation::SpawnFailed { epoch, reason }, Phase::Starting | Phase::Ending(_))
+        (Observation::SpawnFailed { epoch, reason }, RunPhase::Starting | RunPhase::Ending(_))
             if current(epoch) =>
         {
-            run_ended(session, Outcome::StartFailed(reason.clone()), now)
+            run_ended(session, RunOutcome::StartFailed(reason.clone()), now)
         }
         (
             Observation::Exited { epoch, exit, oom },
-            Phase::Starting | Phase::Running { .. } | Phase::Ending(Ending { exit: None, .. }),
+            RunPhase::Starting | RunPhase::Running { .. } | RunPhase::Ending(EndingRun { exit: None, .. }),
         ) if current(epoch) => {
             let kill_at_boot_ms = match &session.phase {
-                // Whoever asked for the end said how patient to be, with all of the run.
-                Phase::Ending(ending) => ending.kill_at_boot_ms,
-                Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ended { .. } => {
+                // The request for the end set the patience, for all processes of the run.
+                RunPhase::Ending(ending) => ending.kill_at_boot_ms,
+                RunPhase::New | RunPhase::Starting | RunPhase::Running { .. } | RunPhase::Ended { .. } => {
                     now.boot_ms + EXIT_GRACE.as_millis() as u64
                 }
             };
@@ -179,54 +183,53 @@ pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Ev
         }
         (
             Observation::OomKilled { epoch, kills },
-            Phase::Starting | Phase::Running { .. } | Phase::Ending(_),
+            RunPhase::Starting | RunPhase::Running { .. } | RunPhase::Ending(_),
         ) if current(epoch) && *kills > session.oom_kills => {
             vec![Event::OomKilled { epoch: *epoch, kills: *kills }]
         }
-        (Observation::Empty { epoch }, Phase::Ending(ending)) if current(epoch) => {
+        (Observation::Empty { epoch }, RunPhase::Ending(ending)) if current(epoch) => {
             let outcome = ending.outcome();
             outcome.map(|outcome| run_ended(session, outcome, now)).unwrap_or_default()
         }
-        (Observation::StillThere { epoch, left }, Phase::Ending(ending))
+        (Observation::StillThere { epoch, left }, RunPhase::Ending(ending))
             if current(epoch) && ending.killed && ending.left != *left =>
         {
             vec![Event::EndUnproven { epoch: *epoch, left: left.clone() }]
         }
-        (Observation::KeeperGone { epoch }, Phase::Starting | Phase::Running { .. } | Phase::Ending(_))
-            if current(epoch) =>
-        {
-            run_ended(session, gone_outcome(session), now)
-        }
-        (Observation::Tick, Phase::Ending(ending))
+        (
+            Observation::KeeperGone { epoch },
+            RunPhase::Starting | RunPhase::Running { .. } | RunPhase::Ending(_),
+        ) if current(epoch) => run_ended(session, gone_outcome(session), now),
+        (Observation::Tick, RunPhase::Ending(ending))
             if !ending.killed && now.boot_ms >= ending.kill_at_boot_ms =>
         {
             std::iter::once(Event::KillOrdered { epoch: session.epoch })
                 .chain(turns::tick(session, now))
                 .collect()
         }
-        (Observation::Tick, Phase::Starting | Phase::Running { .. }) => {
+        (Observation::Tick, RunPhase::Starting | RunPhase::Running { .. }) => {
             owners::tick(session, now).into_iter().chain(turns::tick(session, now)).collect()
         }
-        (Observation::Tick, Phase::Ending(_)) => turns::tick(session, now),
-        // Its time was up between two runs.
-        (Observation::Tick, Phase::Ended { .. }) if session.goes_on() => turns::tick(session, now),
+        (Observation::Tick, RunPhase::Ending(_)) => turns::tick(session, now),
+        // The time to live ended between two runs.
+        (Observation::Tick, RunPhase::Ended { .. }) if session.goes_on() => turns::tick(session, now),
         (Observation::AgentReady { epoch, able }, _) => turns::ready(session, *epoch, *able, now),
-        (Observation::HooksCarried { epoch }, _) => edges::hooks_carried(session, *epoch),
-        (Observation::Told { epoch, told }, _) => edges::told(session, *epoch, told, now),
-        (Observation::DraftGone, _) => edges::draft_gone(session),
+        (Observation::HooksCarried { epoch }, _) => activity::hooks_carried(session, *epoch),
+        (Observation::Told { epoch, told }, _) => activity::terminal_report(session, *epoch, told, now),
+        (Observation::DraftGone, _) => activity::draft_cleared(session),
         (Observation::Conversation { conversation }, _) => turns::conversation(session, conversation),
         (Observation::TurnBegan { turn }, _) => turns::began(session, *turn),
         (Observation::TurnOver { turn, end }, _) => turns::turn_over(session, *turn, end.clone(), now),
-        (Observation::Asks { ask }, _) => turns::asks(session, ask),
-        (Observation::Unasked { request }, _) => turns::unasked(session, request),
+        (Observation::Asks { ask }, _) => turns::question_asked(session, ask),
+        (Observation::Unasked { request }, _) => turns::question_withdrawn(session, request),
         (Observation::Held { hold }, _) => turns::hold(session, hold),
         (Observation::Broken { epoch, reason }, _) => turns::broken(session, *epoch, reason, now),
-        (Observation::OwnerGone { owner }, _) => owners::gone(session, owner, now),
+        (Observation::OwnerGone { owner }, _) => owners::owner_gone(session, owner, now),
         (Observation::Ready { epoch, address }, _) => owners::became_ready(session, *epoch, address.clone()),
         (Observation::NotReady { epoch, reason }, _) => {
             owners::never_ready(session, *epoch, reason.clone(), now)
         }
-        // Of an earlier run, a second time, or too late to matter.
+        // Reports of an earlier run, repeated ones, and those that come too late to matter.
         (
             Observation::Spawned { .. }
             | Observation::SpawnFailed { .. }
@@ -236,22 +239,28 @@ pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Ev
             | Observation::StillThere { .. }
             | Observation::KeeperGone { .. }
             | Observation::Tick,
-            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. },
+            RunPhase::New
+            | RunPhase::Starting
+            | RunPhase::Running { .. }
+            | RunPhase::Ending(_)
+            | RunPhase::Ended { .. },
         ) => vec![],
     }
 }
 
-/// The end of a run, and of the turn its agent had.
-fn run_ended(session: &Session, outcome: Outcome, now: Now) -> Vec<Event> {
+/// Ends a run, and the turn that its agent had.
+fn run_ended(session: &Session, outcome: RunOutcome, now: ClockReading) -> Vec<Event> {
     let mut events = turns::run_over(session, &outcome, now);
     events.push(Event::RunEnded { epoch: session.epoch, outcome });
     events
 }
 
-/// A keeper that died after it had recorded the agent's end lost nothing worth the word.
-fn gone_outcome(session: &Session) -> Outcome {
+/// A keeper that died after it had recorded the agent's end lost no part of the outcome.
+fn gone_outcome(session: &Session) -> RunOutcome {
     match &session.phase {
-        Phase::Ending(ending) => ending.outcome().unwrap_or(Outcome::Lost),
-        Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ended { .. } => Outcome::Lost,
+        RunPhase::Ending(ending) => ending.outcome().unwrap_or(RunOutcome::Lost),
+        RunPhase::New | RunPhase::Starting | RunPhase::Running { .. } | RunPhase::Ended { .. } => {
+            RunOutcome::Lost
+        }
     }
 }

@@ -1,69 +1,71 @@
 //! Helpers: sessions that other sessions share, and the set of those who own one.
 //!
-//! Promise: the last owner out stops the run, exactly once, after the time it may linger; while
-//! somebody owns it, it is never stopped for being idle; whoever joins joins a run that nobody has
-//! asked to end. An owner is a session id, never a directory.
-//! Not here: noticing that an owner is gone, looking whether a helper is ready (the keeper reports
-//! both), finding a helper by its name.
-//! Start with [`Sharing`], then [`join`] and [`leave`].
+//! Promise: when the last owner has left, the run is stopped exactly once, after the linger time. While the
+//! helper has an owner, it is never stopped for being idle. A session joins only a run whose end was not
+//! requested. An owner is a session id, never a directory.
+//! Not here: noticing that an owner is gone and checking whether a helper is ready (the keeper reports both),
+//! finding a helper by its name.
+//! Start with [`HelperSharing`], then [`join`] and [`leave`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::{Actor, Epoch, Event, Name, Now, Phase, Refusal, Session, SessionId, Spec};
+use crate::{
+    Actor, ClockReading, Epoch, Event, Refusal, RunPhase, SafeName, Session, SessionId, SessionSpec,
+};
 
 #[cfg(test)]
 mod tests;
 
-/// How many may own a helper at once. Each costs its keeper a descriptor.
+/// Limit of the number of owners. Each costs its keeper a descriptor.
 const MOST_OWNERS: usize = 256;
-/// How many of those who left are remembered: leaving twice is no mistake.
+/// Number of former owners that are remembered, so that leaving twice is not an error.
 const REMEMBERED: usize = 256;
-/// How patient the end of a helper without owners, or of one that never got ready, is with it.
+/// Time between the polite signal and the kill, for a helper without owners or one that never got ready.
 pub const OWNERLESS_GRACE: Duration = Duration::from_secs(2);
 
-/// What makes a session a helper: its terms, who owns the current run, and whether that is ready.
+/// The parts of a session that make it a helper: its terms, the owners of the current run, and its readiness.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sharing {
-    /// What it is called, where, and when it ends.
-    pub terms: Terms,
-    /// Who owns the current run, in the order they joined.
-    pub owners: Vec<Owner>,
-    /// Who owned it and left, the latest last.
+pub struct HelperSharing {
+    /// Name, scope and time limits.
+    pub terms: HelperTerms,
+    /// Owners of the current run, in the order they joined.
+    pub owners: Vec<HelperOwner>,
+    /// Former owners, the latest last.
     pub past: VecDeque<SessionId>,
-    /// Nobody owns it, and at this moment of the boot clock it is stopped for that.
+    /// Time at which the helper is stopped for having no owner, on the boot clock; `None` while it has one.
     pub stop_at_boot_ms: Option<u64>,
-    /// Whether the current or last run can be used.
-    pub readiness: Readiness,
+    /// Readiness of the current or last run.
+    pub readiness: HelperReadiness,
 }
 
-/// How a helper is shared. Part of its record; the first two never change.
+/// Terms on which sessions share a helper. Part of its record; the name and the scope never change.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Terms {
-    /// What people call it.
-    pub name: Name,
-    /// Among whom that name means this helper.
-    pub scope: Scope,
-    /// How long it stays when its last owner has left.
+pub struct HelperTerms {
+    /// Name of the helper.
+    pub name: SafeName,
+    /// Callers among which the name means this helper.
+    pub scope: HelperScope,
+    /// Time that the helper stays after its last owner has left, in milliseconds.
     pub linger_ms: u64,
-    /// What makes it ready. `None`: it is as soon as it runs.
-    pub ready: Option<ReadyWhen>,
-    /// How long it may take to get ready.
+    /// Condition that makes it ready. `None`: it is ready as soon as it runs.
+    pub ready: Option<ReadinessProbe>,
+    /// Time that it may take to get ready, in milliseconds.
     pub ready_within_ms: u64,
 }
 
-/// Among whom a helper's name means the same helper.
+/// Callers among which a helper's name means the same helper.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Scope {
+pub enum HelperScope {
     /// Callers in this directory.
     Dir(String),
     /// All callers of the account.
     User,
 }
 
-/// The sign that a helper can be used.
+/// Condition that makes a helper ready.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ReadyWhen {
+pub enum ReadinessProbe {
     /// A process of the run listens on this port.
     Tcp(u16),
     /// A process of the run listens on this socket.
@@ -72,54 +74,54 @@ pub enum ReadyWhen {
     Line(String),
 }
 
-/// Whether a run can be used.
+/// Readiness of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Readiness {
-    /// Not seen yet.
+pub enum HelperReadiness {
+    /// Not ready yet.
     #[default]
     Awaited,
-    /// Yes, at this address if it has one.
+    /// Ready, at this address if it has one.
     Ready(Option<String>),
-    /// It took too long.
+    /// Not ready in time, for this reason.
     Never(String),
 }
 
-/// One who owns a helper.
+/// An owner of a helper.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Owner {
-    /// The session.
+pub struct HelperOwner {
+    /// Id of the owning session.
     pub session: SessionId,
-    /// Whether it wants the helper between its turns, too.
+    /// True if the owner wants to keep the helper between its own turns as well.
     pub keep: bool,
 }
 
-/// Why an owner is no longer one.
+/// Reason why an owner left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Leaving {
-    /// Somebody said so.
+pub enum LeaveReason {
+    /// A client released the helper.
     Released,
-    /// Its run ended, or its keeper died.
+    /// The owner's run ended, or its keeper died.
     Gone,
 }
 
-impl Sharing {
-    /// A helper nobody owns yet.
-    pub fn new(terms: Terms) -> Self {
+impl HelperSharing {
+    /// A helper without owners.
+    pub fn new(terms: HelperTerms) -> Self {
         let (owners, past) = (Vec::new(), VecDeque::new());
-        Self { terms, owners, past, stop_at_boot_ms: None, readiness: Readiness::Awaited }
+        Self { terms, owners, past, stop_at_boot_ms: None, readiness: HelperReadiness::Awaited }
     }
 
-    /// Whether this session owns the current run.
+    /// True if the session owns the current run.
     pub fn is_owner(&self, session: &SessionId) -> bool {
         self.owners.iter().any(|owner| owner.session == *session)
     }
 
-    /// Whether this session owned it once and does not any more.
+    /// True if the session owned the helper once and does not any more.
     pub fn was_owner(&self, session: &SessionId) -> bool {
         self.past.contains(session)
     }
 
-    fn joined(&mut self, owner: &Owner) {
+    fn joined(&mut self, owner: &HelperOwner) {
         self.stop_at_boot_ms = None;
         self.past.retain(|past| *past != owner.session);
         match self.owners.iter_mut().find(|known| known.session == owner.session) {
@@ -143,11 +145,11 @@ impl Sharing {
     }
 
     pub(crate) fn run_starting(&mut self) {
-        self.readiness = Readiness::Awaited;
+        self.readiness = HelperReadiness::Awaited;
         self.run_ended();
     }
 
-    /// Ownership is of a run: who wants the next one asks for it.
+    /// Clears the owners: a session owns one run, and asks again for the next one.
     pub(crate) fn run_ended(&mut self) {
         self.stop_at_boot_ms = None;
         for owner in std::mem::take(&mut self.owners) {
@@ -157,46 +159,50 @@ impl Sharing {
 }
 
 impl Session {
-    /// The address of a helper that can be used now (`None` inside if it has none).
+    /// Address of a helper that is ready (`None` inside if it has none); `None` if it is not.
     pub fn ready(&self) -> Option<Option<&str>> {
         let sharing = self.sharing.as_ref()?;
         match (&self.phase, &sharing.terms.ready, &sharing.readiness) {
-            (Phase::Running { .. }, None, _) => Some(None),
-            (Phase::Running { .. }, Some(_), Readiness::Ready(address)) => Some(address.as_deref()),
-            (Phase::Running { .. }, Some(_), Readiness::Awaited | Readiness::Never(_)) => None,
-            (Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. }, _, _) => None,
+            (RunPhase::Running { .. }, None, _) => Some(None),
+            (RunPhase::Running { .. }, Some(_), HelperReadiness::Ready(address)) => Some(address.as_deref()),
+            (RunPhase::Running { .. }, Some(_), HelperReadiness::Awaited | HelperReadiness::Never(_)) => None,
+            (RunPhase::New | RunPhase::Starting | RunPhase::Ending(_) | RunPhase::Ended { .. }, _, _) => None,
         }
     }
 
-    /// When a helper without owners is stopped, on the boot clock.
+    /// Time at which a helper without owners is stopped, on the boot clock.
     pub fn idle_end_boot_ms(&self) -> Option<u64> {
         self.sharing.as_ref()?.stop_at_boot_ms.filter(|_| may_be_used(self))
     }
 
-    pub(crate) fn apply_shared(&mut self, change: impl FnOnce(&mut Sharing)) {
+    pub(crate) fn apply_shared(&mut self, change: impl FnOnce(&mut HelperSharing)) {
         if let Some(sharing) = &mut self.sharing {
             change(sharing);
         }
     }
 }
 
-/// Nobody has asked for the end of the run.
+/// True if a run is live and no client has asked for its end.
 fn may_be_used(session: &Session) -> bool {
     match session.phase {
-        Phase::Starting | Phase::Running { .. } => true,
-        Phase::New | Phase::Ending(_) | Phase::Ended { .. } => false,
+        RunPhase::Starting | RunPhase::Running { .. } => true,
+        RunPhase::New | RunPhase::Ending(_) | RunPhase::Ended { .. } => false,
     }
 }
 
-/// Says what a helper is. Only between its runs, and never something else than before.
-pub(crate) fn declare(session: &Session, spec: Spec, terms: Terms) -> Result<Vec<Event>, Refusal> {
+/// Declares the terms of a helper. Allowed only between its runs, and never with the name or scope of another helper.
+pub(crate) fn declare(
+    session: &Session,
+    spec: SessionSpec,
+    terms: HelperTerms,
+) -> Result<Vec<Event>, Refusal> {
     let Some(known) = &session.spec else { return Err(Refusal::NotCreated) };
     if session.is_live() {
         return Err(Refusal::AlreadyRunning);
     }
     let is_other = match &session.sharing {
         Some(sharing) => (&sharing.terms.name, &sharing.terms.scope) != (&terms.name, &terms.scope),
-        // A record of an older version knows its name at most.
+        // A record of an older version has a name at most.
         None => session.name.as_ref().is_some_and(|name| *name != terms.name),
     };
     if is_other {
@@ -212,12 +218,12 @@ pub(crate) fn declare(session: &Session, spec: Spec, terms: Terms) -> Result<Vec
     Ok(events)
 }
 
-pub(crate) fn join(session: &Session, owner: Owner) -> Result<Vec<Event>, Refusal> {
+pub(crate) fn join(session: &Session, owner: HelperOwner) -> Result<Vec<Event>, Refusal> {
     let Some(sharing) = &session.sharing else { return Err(Refusal::NotShared) };
     match session.phase {
-        Phase::Starting | Phase::Running { .. } => {}
-        Phase::Ending(_) => return Err(Refusal::BeingEnded),
-        Phase::New | Phase::Ended { .. } => return Err(Refusal::NotRunning),
+        RunPhase::Starting | RunPhase::Running { .. } => {}
+        RunPhase::Ending(_) => return Err(Refusal::BeingEnded),
+        RunPhase::New | RunPhase::Ended { .. } => return Err(Refusal::NotRunning),
     }
     if sharing.owners.contains(&owner) {
         return Ok(vec![]);
@@ -228,24 +234,32 @@ pub(crate) fn join(session: &Session, owner: Owner) -> Result<Vec<Event>, Refusa
     Ok(vec![Event::OwnerJoined { owner }])
 }
 
-pub(crate) fn leave(session: &Session, owner: SessionId, now: Now) -> Result<Vec<Event>, Refusal> {
+pub(crate) fn leave(session: &Session, owner: SessionId, now: ClockReading) -> Result<Vec<Event>, Refusal> {
     let Some(sharing) = &session.sharing else { return Err(Refusal::NotShared) };
     if sharing.is_owner(&owner) {
-        return Ok(left(session, sharing, owner, Leaving::Released, now));
+        return Ok(left(session, sharing, owner, LeaveReason::Released, now));
     }
     if sharing.was_owner(&owner) { Ok(vec![]) } else { Err(Refusal::NotOwner { owner }) }
 }
 
-pub(crate) fn gone(session: &Session, owner: &SessionId, now: Now) -> Vec<Event> {
+pub(crate) fn owner_gone(session: &Session, owner: &SessionId, now: ClockReading) -> Vec<Event> {
     match &session.sharing {
-        Some(sharing) if sharing.is_owner(owner) => left(session, sharing, owner.clone(), Leaving::Gone, now),
+        Some(sharing) if sharing.is_owner(owner) => {
+            left(session, sharing, owner.clone(), LeaveReason::Gone, now)
+        }
         Some(_) | None => vec![],
     }
 }
 
-/// The last one out sets the clock. If there is no time to linger, the stop is in the same commit: there
-/// is no moment at which the run is doomed and somebody could join it.
-fn left(session: &Session, sharing: &Sharing, owner: SessionId, why: Leaving, now: Now) -> Vec<Event> {
+/// Sets the time of the stop when the last owner leaves. Without a linger time the stop is in the same commit: at
+/// no moment is the run doomed and can still be joined.
+fn left(
+    session: &Session,
+    sharing: &HelperSharing,
+    owner: SessionId,
+    why: LeaveReason,
+    now: ClockReading,
+) -> Vec<Event> {
     let is_last = sharing.owners.len() == 1 && may_be_used(session);
     let stop_at_boot_ms = is_last.then(|| now.boot_ms.saturating_add(sharing.terms.linger_ms));
     let mut events = vec![Event::OwnerLeft { owner, why, stop_at_boot_ms }];
@@ -255,8 +269,8 @@ fn left(session: &Session, sharing: &Sharing, owner: SessionId, why: Leaving, no
     events
 }
 
-/// What time alone brings to a helper nobody owns.
-pub(crate) fn tick(session: &Session, now: Now) -> Vec<Event> {
+/// Stops a helper without owners when its time has come.
+pub(crate) fn tick(session: &Session, now: ClockReading) -> Vec<Event> {
     match session.idle_end_boot_ms() {
         Some(stop_at) if stop_at <= now.boot_ms => vec![stop(session, "its last owner leaving", now)],
         Some(_) | None => vec![],
@@ -266,7 +280,9 @@ pub(crate) fn tick(session: &Session, now: Now) -> Vec<Event> {
 pub(crate) fn became_ready(session: &Session, epoch: Epoch, address: Option<String>) -> Vec<Event> {
     match &session.sharing {
         Some(sharing)
-            if epoch == session.epoch && may_be_used(session) && sharing.readiness == Readiness::Awaited =>
+            if epoch == session.epoch
+                && may_be_used(session)
+                && sharing.readiness == HelperReadiness::Awaited =>
         {
             vec![Event::BecameReady { epoch, address }]
         }
@@ -274,10 +290,12 @@ pub(crate) fn became_ready(session: &Session, epoch: Epoch, address: Option<Stri
     }
 }
 
-pub(crate) fn never_ready(session: &Session, epoch: Epoch, reason: String, now: Now) -> Vec<Event> {
+pub(crate) fn never_ready(session: &Session, epoch: Epoch, reason: String, now: ClockReading) -> Vec<Event> {
     match &session.sharing {
         Some(sharing)
-            if epoch == session.epoch && may_be_used(session) && sharing.readiness == Readiness::Awaited =>
+            if epoch == session.epoch
+                && may_be_used(session)
+                && sharing.readiness == HelperReadiness::Awaited =>
         {
             vec![Event::NeverReady { epoch, reason }, stop(session, "not getting ready in time", now)]
         }
@@ -285,14 +303,14 @@ pub(crate) fn never_ready(session: &Session, epoch: Epoch, reason: String, now: 
     }
 }
 
-fn stop(session: &Session, place: &str, now: Now) -> Event {
+fn stop(session: &Session, place: &str, now: ClockReading) -> Event {
     let pid = session.keeper.as_ref().map_or(0, |keeper| keeper.pid);
     let by = Actor { pid, uid: None, place: place.to_owned() };
     let kill_at_boot_ms = now.boot_ms.saturating_add(OWNERLESS_GRACE.as_millis() as u64);
     Event::StopRequested { epoch: session.epoch, by, kill_at_boot_ms }
 }
 
-pub(crate) fn apply_joined(session: &mut Session, owner: &Owner) {
+pub(crate) fn apply_joined(session: &mut Session, owner: &HelperOwner) {
     session.apply_shared(|sharing| sharing.joined(owner));
 }
 

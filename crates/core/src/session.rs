@@ -1,134 +1,139 @@
-//! A session's state, and how events change it.
+//! State of a session, and how events change it.
+//!
+//! Promise: applying an event never fails, and replay gives the state of the live session.
+//! Not here: which commands are allowed ([`crate::decide()`]), and what follows from reports ([`crate::observe()`]).
+//! Start with [`Session`] and [`Session::apply`].
 
-use crate::edges::Edges;
-use crate::owners::{self, Sharing};
-use crate::turns::{Expiry, Release, Turns};
+use crate::activity::TerminalActivity;
+use crate::owners::{self, HelperSharing};
+use crate::turns::{ReleaseReason, SessionExpiry, SessionTurns};
 use crate::{
-    Actor, Boundary, Conversation, Epoch, Event, Exit, Fence, Name, NextInterface, Origin, Outcome, Process,
-    Readiness, Spec,
+    Actor, Conversation, ConversationOrigin, Epoch, Event, Fence, HelperReadiness, NextInterface,
+    ProcessExit, ProcessRef, RunBoundary, RunOutcome, SafeName, SessionSpec,
 };
 
-/// Everything the rules need to know about one session.
+/// State of one session, as far as the rules need it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Session {
-    /// What it runs. `None` before [`Event::Created`].
-    pub spec: Option<Spec>,
-    /// What people call it.
-    pub name: Option<Name>,
-    /// The number of the current or last run. Only grows.
+    /// Program and how it is run. `None` before [`Event::Created`].
+    pub spec: Option<SessionSpec>,
+    /// Name of the session, if it has one.
+    pub name: Option<SafeName>,
+    /// Number of the current or last run. It only grows.
     pub epoch: Epoch,
-    /// The keeper of the current or last run.
-    pub keeper: Option<Process>,
-    /// Where the output of the current or last run begins.
+    /// Keeper of the current or last run.
+    pub keeper: Option<ProcessRef>,
+    /// Offset at which the output of the current or last run begins.
     pub output_from: u64,
-    /// What holds the current or last run together.
-    pub boundary: Boundary,
-    /// How many processes of the current or last run the kernel killed because memory ran out.
+    /// Means that hold the processes of the current or last run together.
+    pub boundary: RunBoundary,
+    /// Number of processes of the current or last run that the kernel killed because memory ran out.
     pub oom_kills: u64,
-    /// Where the current or last run stands.
-    pub phase: Phase,
-    /// Who asked for the end of the current or last run.
+    /// Phase of the current or last run.
+    pub phase: RunPhase,
+    /// Client that asked for the end of the current or last run.
     pub stopped_by: Option<Actor>,
-    /// The number of the last writer. Only grows.
+    /// Fence of the last writer. It only grows.
     pub fence: Fence,
-    /// Who may type now.
+    /// Client that may type now.
     pub writer: Option<Writer>,
-    /// Who shares it, if it is a helper.
-    pub sharing: Option<Sharing>,
-    /// What was asked of its agent, if that takes turns.
-    pub turns: Turns,
-    /// What the agent in its terminal told, once it did in the current run.
-    pub edges: Option<Edges>,
-    /// Whether its agent has a terminal and told its edges in any run, or was started to.
+    /// Terms and owners, if the session is a helper.
+    pub sharing: Option<HelperSharing>,
+    /// Turns of the session, if its agent takes turns.
+    pub turns: SessionTurns,
+    /// Turn edges of an agent in a terminal; `None` until it reports one in the current run.
+    pub edges: Option<TerminalActivity>,
+    /// True if the agent has a terminal, and reported its turn edges in any run or was started with our hooks.
     pub tells: bool,
-    /// The interface that the next run has, if it is another one than that of the run that is live.
+    /// Interface of the next run, if it differs from that of the live run.
     pub next_interface: Option<NextInterface>,
-    /// Whether the run ended for another interface, which the next run has. That begins without anybody asking again.
+    /// True if the run ended for another interface. The next run begins without a further request, and has that
+    /// interface.
     pub switching: bool,
-    /// The conversation its agent writes, or wrote last.
+    /// Conversation that the agent writes, or wrote last.
     pub conversation: Option<Conversation>,
-    /// The last turn of a conversation that was given up for a new one; 0 if none was.
+    /// Number of the last turn of a conversation that was given up for a new one; 0 if none was.
     pub given_up_after: u64,
-    /// Why berth itself ended the current or last run.
-    pub released: Option<Release>,
-    /// When its time is up.
-    pub expiry: Option<Expiry>,
-    /// Whether somebody put it away.
+    /// Reason why berth itself ended the current or last run.
+    pub released: Option<ReleaseReason>,
+    /// End of the session's time to live.
+    pub expiry: Option<SessionExpiry>,
+    /// True if the session is archived.
     pub archived: bool,
-    /// What people sort it by, in order.
-    pub tags: Vec<Name>,
-    /// The note about the session.
+    /// Tags of the session, in order.
+    pub tags: Vec<SafeName>,
+    /// Note about the session.
     pub note: Option<String>,
 }
 
-/// The attached client that types.
+/// Attached client that may type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Writer {
-    /// Their number.
+    /// Fence of the client.
     pub fence: Fence,
-    /// Who.
+    /// The client itself.
     pub holder: Actor,
 }
 
-/// Where a run stands. Only a phase with a process has one.
+/// Phase of a run. Only a phase with a process has one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Phase {
+pub enum RunPhase {
     /// No run yet.
     #[default]
     New,
-    /// The record is there, the process may be.
+    /// The start is on disk; the process may exist.
     Starting,
     /// The agent runs.
     Running {
-        /// Its first process.
-        agent: Process,
+        /// First process of the agent.
+        agent: ProcessRef,
     },
-    /// Somebody asked for the end, or the agent ended and its tree is being cleared.
-    Ending(Ending),
-    /// Over, and nothing of it remains.
+    /// A client asked for the end, or the agent ended and its other processes are being ended.
+    Ending(EndingRun),
+    /// The run is over, and nothing of it remains.
     Ended {
-        /// How.
-        outcome: Outcome,
+        /// Outcome of the run.
+        outcome: RunOutcome,
     },
 }
 
 /// A run that is being ended.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ending {
-    /// The agent's first process, unless it was never seen.
-    pub agent: Option<Process>,
-    /// How that process ended, once it did.
-    pub exit: Option<Exit>,
-    /// Whether the kernel killed it because memory ran out.
+pub struct EndingRun {
+    /// First process of the agent, unless it was never seen.
+    pub agent: Option<ProcessRef>,
+    /// Exit of that process, once it ended.
+    pub exit: Option<ProcessExit>,
+    /// True if the kernel killed it because memory ran out.
     pub oom: bool,
-    /// When patience ends, on the boot clock.
+    /// Time of the kill, on the boot clock.
     pub kill_at_boot_ms: u64,
-    /// Whether patience has ended.
+    /// True if the kill was ordered.
     pub killed: bool,
-    /// What could not be ended, and why.
+    /// Processes that could not be ended, each with the reason.
     pub left: Vec<String>,
 }
 
-impl Ending {
-    /// How the run ends once nothing of it is left, if the agent's end was seen.
-    pub(crate) fn outcome(&self) -> Option<Outcome> {
-        let exited = self.exit.map(Outcome::Exited);
-        if self.oom { exited.map(|_| Outcome::OutOfMemory) } else { exited }
+impl EndingRun {
+    /// Outcome of the run once nothing of it is left, if the agent's end was seen.
+    pub(crate) fn outcome(&self) -> Option<RunOutcome> {
+        let exited = self.exit.map(RunOutcome::Exited);
+        if self.oom { exited.map(|_| RunOutcome::OutOfMemory) } else { exited }
     }
 }
 
-/// A session's state in one word.
+/// State of a session, in one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// About to run.
+pub enum SessionState {
+    /// The run is about to begin.
     Starting,
     /// The agent runs.
     Running,
     /// The agent has a turn.
     Working,
-    /// The agent, or what waits for it, needs somebody's word.
+    /// The agent, or its queue, waits for an answer of a user.
     NeedsYou,
-    /// The agent has nothing to do. Between its turns it may be gone, too.
+    /// The agent is idle. It may also be gone until the next turn.
     Idle,
     /// The run is being ended.
     Stopping,
@@ -136,12 +141,12 @@ pub enum State {
     Stopped,
     /// The run's keeper died before its end was recorded.
     Lost,
-    /// Somebody put it away: nothing of it runs.
+    /// The session is archived: nothing of it runs.
     Archived,
 }
 
 impl Session {
-    /// Replays a history.
+    /// Replays the events of a session.
     pub fn replay<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
         let mut session = Self::default();
         for event in events {
@@ -150,74 +155,78 @@ impl Session {
         session
     }
 
-    /// Whether a run is recorded as not over.
+    /// True if a run is recorded as not over.
     pub fn is_live(&self) -> bool {
         match self.phase {
-            Phase::Starting | Phase::Running { .. } | Phase::Ending(_) => true,
-            Phase::New | Phase::Ended { .. } => false,
+            RunPhase::Starting | RunPhase::Running { .. } | RunPhase::Ending(_) => true,
+            RunPhase::New | RunPhase::Ended { .. } => false,
         }
     }
 
-    /// The agent's process, while it is believed to be there.
-    pub fn agent(&self) -> Option<&Process> {
+    /// Process of the agent, while it is believed to exist.
+    pub fn agent(&self) -> Option<&ProcessRef> {
         match &self.phase {
-            Phase::Running { agent } => Some(agent),
-            Phase::Ending(Ending { agent, exit: None, .. }) => agent.as_ref(),
-            Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => None,
+            RunPhase::Running { agent } => Some(agent),
+            RunPhase::Ending(EndingRun { agent, exit: None, .. }) => agent.as_ref(),
+            RunPhase::New | RunPhase::Starting | RunPhase::Ending(_) | RunPhase::Ended { .. } => None,
         }
     }
 
-    /// How the last run ended, if it did.
-    pub fn outcome(&self) -> Option<&Outcome> {
+    /// Outcome of the last run, if it is over.
+    pub fn outcome(&self) -> Option<&RunOutcome> {
         match &self.phase {
-            Phase::Ended { outcome } => Some(outcome),
-            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) => None,
+            RunPhase::Ended { outcome } => Some(outcome),
+            RunPhase::New | RunPhase::Starting | RunPhase::Running { .. } | RunPhase::Ending(_) => None,
         }
     }
 
-    /// The state in one word; `kept` says whether a keeper holds the lease.
-    pub fn state(&self, kept: bool) -> State {
+    /// State in one word. `kept` is true if a keeper holds the lease.
+    pub fn state(&self, kept: bool) -> SessionState {
         match (&self.phase, kept) {
-            (Phase::New | Phase::Ended { .. }, _) if self.archived => State::Archived,
-            (Phase::Ended { outcome: Outcome::Lost }, _) => State::Lost,
-            (Phase::Ended { .. }, true) if self.switching && self.goes_on() => State::Starting,
-            (Phase::Ended { outcome: Outcome::Exited(_) }, _)
-                if self.released == Some(Release::Idle) && self.stopped_by.is_none() =>
+            (RunPhase::New | RunPhase::Ended { .. }, _) if self.archived => SessionState::Archived,
+            (RunPhase::Ended { outcome: RunOutcome::Lost }, _) => SessionState::Lost,
+            (RunPhase::Ended { .. }, true) if self.switching && self.goes_on() => SessionState::Starting,
+            (RunPhase::Ended { outcome: RunOutcome::Exited(_) }, _)
+                if self.released == Some(ReleaseReason::Idle) && self.stopped_by.is_none() =>
             {
-                State::Idle
+                SessionState::Idle
             }
             (
-                Phase::Ended { outcome: Outcome::Exited(_) | Outcome::OutOfMemory | Outcome::StartFailed(_) },
+                RunPhase::Ended {
+                    outcome: RunOutcome::Exited(_) | RunOutcome::OutOfMemory | RunOutcome::StartFailed(_),
+                },
                 _,
-            ) => State::Stopped,
-            (Phase::New, false) => State::Stopped,
-            (Phase::Starting | Phase::Running { .. } | Phase::Ending(_), false) => State::Lost,
-            (Phase::New | Phase::Starting, true) => State::Starting,
-            (Phase::Running { .. }, true) if self.takes_turns() => self.busy_state(),
-            (Phase::Running { .. }, true) => State::Running,
-            (Phase::Ending(_), true) => State::Stopping,
+            ) => SessionState::Stopped,
+            (RunPhase::New, false) => SessionState::Stopped,
+            (RunPhase::Starting | RunPhase::Running { .. } | RunPhase::Ending(_), false) => {
+                SessionState::Lost
+            }
+            (RunPhase::New | RunPhase::Starting, true) => SessionState::Starting,
+            (RunPhase::Running { .. }, true) if self.takes_turns() => self.busy_state(),
+            (RunPhase::Running { .. }, true) => SessionState::Running,
+            (RunPhase::Ending(_), true) => SessionState::Stopping,
         }
     }
 
-    /// The state of a session whose agent takes turns, while that runs.
-    fn busy_state(&self) -> State {
+    /// State of a session whose agent takes turns, while the run is live.
+    fn busy_state(&self) -> SessionState {
         let turns = &self.turns;
         if turns.needs_someone() {
-            State::NeedsYou
+            SessionState::NeedsYou
         } else if turns.ready.is_none() {
-            // A terminal can be used before its agent tells anything, and nobody can tell what that does.
-            if self.has_terminal() { State::Running } else { State::Starting }
+            // A terminal can be used before its agent reports anything; until then, its state is unknown.
+            if self.has_terminal() { SessionState::Running } else { SessionState::Starting }
         } else if turns.current.is_some()
             || self.due_turn().is_some()
             || self.edges.is_some_and(|edges| edges.working)
         {
-            State::Working
+            SessionState::Working
         } else {
-            State::Idle
+            SessionState::Idle
         }
     }
 
-    /// Changes the state. Never fails: what is in the journal has happened.
+    /// Applies an event. This never fails: an event in the journal has happened.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Created { spec, name } => {
@@ -231,25 +240,25 @@ impl Session {
                 self.epoch = *epoch;
                 self.keeper = Some(keeper.clone());
                 self.output_from = *output_from;
-                self.phase = Phase::Starting;
+                self.phase = RunPhase::Starting;
                 self.stopped_by = None;
                 self.released = None;
                 self.switching = false;
                 self.writer = None;
-                self.apply_shared(Sharing::run_starting);
+                self.apply_shared(HelperSharing::run_starting);
                 self.edges = None;
                 self.turns.run_starting();
             }
             Event::RunStarted { agent, .. } => match &mut self.phase {
-                // Asked to end before the process was seen: now there is something to end.
-                Phase::Ending(ending) => ending.agent = Some(agent.clone()),
-                Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ended { .. } => {
-                    self.phase = Phase::Running { agent: agent.clone() }
+                // The end was asked for before the process was seen: now there is a process to end.
+                RunPhase::Ending(ending) => ending.agent = Some(agent.clone()),
+                RunPhase::New | RunPhase::Starting | RunPhase::Running { .. } | RunPhase::Ended { .. } => {
+                    self.phase = RunPhase::Running { agent: agent.clone() }
                 }
             },
             Event::StopRequested { by, kill_at_boot_ms, .. } => {
                 self.stopped_by.get_or_insert_with(|| by.clone());
-                // Of a run that is over only the next one is left to be stopped.
+                // If the run is over, only the next one is left to be stopped.
                 if self.is_live() {
                     self.end_by(*kill_at_boot_ms);
                 }
@@ -266,12 +275,12 @@ impl Session {
             }
             Event::EndUnproven { left, .. } => self.end_by(u64::MAX).left = left.clone(),
             Event::RunEnded { outcome, .. } => {
-                self.phase = Phase::Ended { outcome: outcome.clone() };
+                self.phase = RunPhase::Ended { outcome: outcome.clone() };
                 self.edges = None;
                 self.turns.run_ended();
                 self.writer = None;
                 self.interface_run_ended();
-                self.apply_shared(Sharing::run_ended);
+                self.apply_shared(HelperSharing::run_ended);
             }
             Event::WriterGranted { fence, holder, .. } => {
                 self.fence = *fence;
@@ -281,17 +290,17 @@ impl Session {
             Event::Respecified { spec } => self.spec = Some(spec.clone()),
             Event::Declared { terms } => match &mut self.sharing {
                 Some(sharing) => sharing.terms = terms.clone(),
-                None => self.sharing = Some(Sharing::new(terms.clone())),
+                None => self.sharing = Some(HelperSharing::new(terms.clone())),
             },
             Event::OwnerJoined { owner } => owners::apply_joined(self, owner),
             Event::OwnerLeft { owner, stop_at_boot_ms, .. } => {
                 owners::apply_left(self, owner, *stop_at_boot_ms)
             }
             Event::BecameReady { address, .. } => {
-                self.apply_shared(|sharing| sharing.readiness = Readiness::Ready(address.clone()));
+                self.apply_shared(|sharing| sharing.readiness = HelperReadiness::Ready(address.clone()));
             }
             Event::NeverReady { reason, .. } => {
-                self.apply_shared(|sharing| sharing.readiness = Readiness::Never(reason.clone()));
+                self.apply_shared(|sharing| sharing.readiness = HelperReadiness::Never(reason.clone()));
             }
             Event::InterfaceChosen { interface, at_once, .. } => self.interface_chosen(*interface, *at_once),
             Event::ConversationEntered { conversation } => self.conversation = Some(conversation.clone()),
@@ -299,13 +308,13 @@ impl Session {
                 self.conversation = None;
                 self.given_up_after = self.turns.last();
                 if let Some(spec) = &mut self.spec {
-                    spec.origin = Origin::New;
+                    spec.origin = ConversationOrigin::New;
                 }
             }
             Event::AgentReady { able, at_boot_ms, .. } => {
                 if self.has_terminal() {
                     self.tells = true;
-                    self.edges = Some(Edges::default());
+                    self.edges = Some(TerminalActivity::default());
                 }
                 self.turns.ready(*able, *at_boot_ms);
             }
@@ -318,7 +327,7 @@ impl Session {
             Event::TurnDelivered { turn, output_from, .. } => self.turns.delivered(*turn, *output_from),
             Event::TurnBegan { turn } => {
                 self.turns.began(*turn);
-                self.edges.iter_mut().for_each(Edges::turn_began);
+                self.edges.iter_mut().for_each(TerminalActivity::turn_began);
             }
             Event::CancelRequested { turn, cancel } => self.turns.cancel_requested(*turn, cancel),
             Event::TurnEnded { turn, end, at_boot_ms } => self.turns.ended(*turn, end, *at_boot_ms),
@@ -349,18 +358,18 @@ impl Session {
         }
     }
 
-    /// Enters the ending phase (or stays in it) with the earlier of two deadlines.
-    fn end_by(&mut self, kill_at_boot_ms: u64) -> &mut Ending {
-        if !matches!(self.phase, Phase::Ending(_)) {
+    /// Enters the ending phase, or stays in it with the earlier of two deadlines.
+    fn end_by(&mut self, kill_at_boot_ms: u64) -> &mut EndingRun {
+        if !matches!(self.phase, RunPhase::Ending(_)) {
             let agent = self.agent().cloned();
-            self.phase = Phase::Ending(Ending { agent, kill_at_boot_ms, ..Ending::default() });
+            self.phase = RunPhase::Ending(EndingRun { agent, kill_at_boot_ms, ..EndingRun::default() });
         }
         match &mut self.phase {
-            Phase::Ending(ending) => {
+            RunPhase::Ending(ending) => {
                 ending.kill_at_boot_ms = ending.kill_at_boot_ms.min(kill_at_boot_ms);
                 ending
             }
-            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ended { .. } => {
+            RunPhase::New | RunPhase::Starting | RunPhase::Running { .. } | RunPhase::Ended { .. } => {
                 unreachable!("the phase was set to Ending just above")
             }
         }

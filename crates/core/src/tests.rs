@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use crate::{
-    Actor, Boot, Boundary, Command, Effect, Epoch, Event, Exit, Fence, Name, Now, Observation, Outcome,
-    Phase, Process, Refusal, Session, SessionId, Spec, State, decide, effects, observe,
+    Actor, BootId, ClockReading, Command, Effect, Epoch, Event, Fence, Observation, ProcessExit, ProcessRef,
+    Refusal, RunBoundary, RunOutcome, RunPhase, SafeName, Session, SessionId, SessionSpec, SessionState,
+    decide, effects, observe,
 };
 
-fn at(boot_ms: u64) -> Now {
-    Now { wall_ms: 1_000_000 + boot_ms, boot_ms }
+fn at(boot_ms: u64) -> ClockReading {
+    ClockReading { wall_ms: 1_000_000 + boot_ms, boot_ms }
 }
 
-fn process(pid: u32) -> Process {
-    Process { pid, start_ticks: u64::from(pid) * 10, boot: Boot("boot".to_owned()) }
+fn process(pid: u32) -> ProcessRef {
+    ProcessRef { pid, start_ticks: u64::from(pid) * 10, boot: BootId("boot".to_owned()) }
 }
 
 fn actor(pid: u32) -> Actor {
@@ -21,22 +22,22 @@ fn actor(pid: u32) -> Actor {
 
 /// A session with its history, for tests that tell a story.
 #[derive(Default)]
-struct Story {
+struct SessionScenario {
     session: Session,
     events: Vec<Event>,
-    now: Now,
+    now: ClockReading,
 }
 
-impl Story {
+impl SessionScenario {
     fn running() -> Self {
         let mut story = Self { now: at(0), ..Self::default() };
-        story.order(Command::Create { spec: Spec::default(), name: None }).expect("a new session");
+        story.order(Command::Create { spec: SessionSpec::default(), name: None }).expect("a new session");
         story
             .order(Command::Start {
                 epoch: Epoch(1),
                 keeper: process(1),
                 output_from: 0,
-                boundary: Boundary::default(),
+                boundary: RunBoundary::default(),
             })
             .expect("a first run");
         story.see(Observation::Spawned { epoch: Epoch(1), agent: process(2) });
@@ -63,7 +64,7 @@ impl Story {
         assert_eq!(Session::replay(&self.events), self.session, "replay leads elsewhere than life did");
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> SessionState {
         self.session.state(true)
     }
 
@@ -75,28 +76,32 @@ impl Story {
 
 #[test]
 fn a_run_is_recorded_before_it_is_owed() {
-    let mut story = Story::default();
-    story.order(Command::Create { spec: Spec::default(), name: None }).expect("new");
+    let mut story = SessionScenario::default();
+    story.order(Command::Create { spec: SessionSpec::default(), name: None }).expect("new");
     assert_eq!(effects(&story.session), vec![]);
     story
         .order(Command::Start {
             epoch: Epoch(1),
             keeper: process(1),
             output_from: 0,
-            boundary: Boundary::default(),
+            boundary: RunBoundary::default(),
         })
         .expect("first run");
     assert_eq!(effects(&story.session), vec![Effect::Spawn { epoch: Epoch(1) }]);
     story.see(Observation::Spawned { epoch: Epoch(1), agent: process(2) });
     assert_eq!(effects(&story.session), vec![]);
-    assert_eq!(story.state(), State::Running);
+    assert_eq!(story.state(), SessionState::Running);
 }
 
 #[test]
 fn a_live_run_refuses_a_second_one() {
-    let mut story = Story::running();
-    let again =
-        Command::Start { epoch: Epoch(2), keeper: process(5), output_from: 0, boundary: Boundary::default() };
+    let mut story = SessionScenario::running();
+    let again = Command::Start {
+        epoch: Epoch(2),
+        keeper: process(5),
+        output_from: 0,
+        boundary: RunBoundary::default(),
+    };
     assert_eq!(story.order(again.clone()), Err(Refusal::AlreadyRunning));
     story.stop(100);
     assert_eq!(story.order(again), Err(Refusal::AlreadyRunning));
@@ -104,21 +109,21 @@ fn a_live_run_refuses_a_second_one() {
 
 #[test]
 fn a_session_is_created_once() {
-    let mut story = Story::running();
-    let create = Command::Create { spec: Spec::default(), name: None };
+    let mut story = SessionScenario::running();
+    let create = Command::Create { spec: SessionSpec::default(), name: None };
     assert_eq!(story.order(create), Err(Refusal::AlreadyCreated));
 }
 
 #[test]
 fn a_run_whose_epoch_is_not_larger_than_the_last_one_is_refused() {
-    let mut story = Story::running();
-    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0), oom: false });
+    let mut story = SessionScenario::running();
+    story.see(Observation::Exited { epoch: Epoch(1), exit: ProcessExit::Code(0), oom: false });
     story.see(Observation::Empty { epoch: Epoch(1) });
     let start = |epoch| Command::Start {
         epoch: Epoch(epoch),
         keeper: process(3),
         output_from: 0,
-        boundary: Boundary::default(),
+        boundary: RunBoundary::default(),
     };
     let stale = Refusal::StaleEpoch { given: Epoch(1), current: Epoch(1) };
     assert_eq!(story.order(start(1)), Err(stale));
@@ -126,31 +131,35 @@ fn a_run_whose_epoch_is_not_larger_than_the_last_one_is_refused() {
     assert_eq!(story.session.epoch, Epoch(7));
 }
 
-/// Found by seed 73 of the simulation: the maker of a session died before its first event was on disk.
+/// Found by seed 73 of the simulation: the creator of a session died before its first event was on disk.
 #[test]
 fn nothing_is_run_or_named_before_it_is_created() {
-    let mut story = Story::default();
-    let start =
-        Command::Start { epoch: Epoch(1), keeper: process(1), output_from: 0, boundary: Boundary::default() };
+    let mut story = SessionScenario::default();
+    let start = Command::Start {
+        epoch: Epoch(1),
+        keeper: process(1),
+        output_from: 0,
+        boundary: RunBoundary::default(),
+    };
     assert_eq!(story.order(start), Err(Refusal::NotCreated));
-    let name = Name::parse("early").expect("a name");
+    let name = SafeName::parse("early").expect("a name");
     assert_eq!(story.order(Command::Rename { name }), Err(Refusal::NotCreated));
 }
 
 #[test]
 fn an_agent_that_ends_alone_ends_its_run_when_nothing_is_left() {
-    let mut story = Story::running();
-    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(3), oom: false });
-    assert_eq!(story.state(), State::Stopping);
+    let mut story = SessionScenario::running();
+    story.see(Observation::Exited { epoch: Epoch(1), exit: ProcessExit::Code(3), oom: false });
+    assert_eq!(story.state(), SessionState::Stopping);
     assert!(effects(&story.session).contains(&Effect::Prove { epoch: Epoch(1) }));
     story.see(Observation::Empty { epoch: Epoch(1) });
-    assert_eq!(story.session.outcome(), Some(&Outcome::Exited(Exit::Code(3))));
+    assert_eq!(story.session.outcome(), Some(&RunOutcome::Exited(ProcessExit::Code(3))));
     assert_eq!(effects(&story.session), vec![Effect::Leave]);
 }
 
 #[test]
 fn an_empty_tree_proves_nothing_before_the_agent_was_seen_to_end() {
-    let mut story = Story::running();
+    let mut story = SessionScenario::running();
     assert_eq!(story.see(Observation::Empty { epoch: Epoch(1) }), vec![]);
     story.stop(100);
     assert_eq!(story.see(Observation::Empty { epoch: Epoch(1) }), vec![]);
@@ -158,7 +167,7 @@ fn an_empty_tree_proves_nothing_before_the_agent_was_seen_to_end() {
 
 #[test]
 fn patience_ends_exactly_once() {
-    let mut story = Story::running();
+    let mut story = SessionScenario::running();
     story.stop(100);
     assert!(effects(&story.session).contains(&Effect::Terminate { epoch: Epoch(1) }));
     assert!(effects(&story.session).contains(&Effect::WakeAt { boot_ms: 100 }));
@@ -172,7 +181,7 @@ fn patience_ends_exactly_once() {
 
 #[test]
 fn a_second_less_patient_stop_counts_and_a_more_patient_one_does_not() {
-    let mut story = Story::running();
+    let mut story = SessionScenario::running();
     story.stop(1000);
     assert_eq!(story.stop(5000), vec![]);
     assert_eq!(story.stop(10).len(), 1);
@@ -182,10 +191,10 @@ fn a_second_less_patient_stop_counts_and_a_more_patient_one_does_not() {
 
 #[test]
 fn stopping_twice_or_what_is_over_changes_nothing() {
-    let mut story = Story::running();
+    let mut story = SessionScenario::running();
     story.stop(100);
     assert_eq!(story.stop(100), vec![]);
-    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(15), oom: false });
+    story.see(Observation::Exited { epoch: Epoch(1), exit: ProcessExit::Signal(15), oom: false });
     story.see(Observation::Empty { epoch: Epoch(1) });
     assert_eq!(story.stop(0), vec![]);
 }
@@ -194,15 +203,15 @@ fn stopping_twice_or_what_is_over_changes_nothing() {
 #[test]
 fn f10_an_end_that_races_the_kill_has_one_outcome() {
     let reports = [
-        Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0), oom: false },
+        Observation::Exited { epoch: Epoch(1), exit: ProcessExit::Code(0), oom: false },
         Observation::Tick,
-        Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(9), oom: false },
+        Observation::Exited { epoch: Epoch(1), exit: ProcessExit::Signal(9), oom: false },
         Observation::Empty { epoch: Epoch(1) },
         Observation::Empty { epoch: Epoch(1) },
         Observation::KeeperGone { epoch: Epoch(1) },
     ];
     for first in 0..reports.len() {
-        let mut story = Story::running();
+        let mut story = SessionScenario::running();
         story.stop(0);
         for offset in 0..reports.len() * 2 {
             story.see(reports[(first + offset) % reports.len()].clone());
@@ -213,36 +222,36 @@ fn f10_an_end_that_races_the_kill_has_one_outcome() {
 }
 
 #[test]
-fn what_cannot_be_killed_is_named_and_the_run_is_not_called_over() {
-    let mut story = Story::running();
+fn processes_that_cannot_be_killed_are_named_and_the_run_is_not_over() {
+    let mut story = SessionScenario::running();
     story.stop(0);
     story.see(Observation::Tick);
     let left = vec!["pid 7 waits in the kernel".to_owned()];
     let still = Observation::StillThere { epoch: Epoch(1), left: left.clone() };
     assert_eq!(story.see(still.clone()).len(), 1);
     assert_eq!(story.see(still), vec![], "said once is enough");
-    assert_eq!(story.state(), State::Stopping);
-    assert!(matches!(&story.session.phase, Phase::Ending(ending) if ending.left == left));
+    assert_eq!(story.state(), SessionState::Stopping);
+    assert!(matches!(&story.session.phase, RunPhase::Ending(ending) if ending.left == left));
 }
 
 #[test]
 fn reports_of_an_earlier_run_are_ignored() {
-    let mut story = Story::running();
-    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0), oom: false });
+    let mut story = SessionScenario::running();
+    story.see(Observation::Exited { epoch: Epoch(1), exit: ProcessExit::Code(0), oom: false });
     story.see(Observation::Empty { epoch: Epoch(1) });
     story
         .order(Command::Start {
             epoch: Epoch(2),
             keeper: process(3),
             output_from: 7,
-            boundary: Boundary::default(),
+            boundary: RunBoundary::default(),
         })
         .expect("the last run is over");
     assert_eq!(story.session.epoch, Epoch(2));
     for late in [
         Observation::Spawned { epoch: Epoch(1), agent: process(2) },
         Observation::SpawnFailed { epoch: Epoch(1), reason: "late".into() },
-        Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(9), oom: false },
+        Observation::Exited { epoch: Epoch(1), exit: ProcessExit::Signal(9), oom: false },
         Observation::Empty { epoch: Epoch(1) },
         Observation::KeeperGone { epoch: Epoch(1) },
         Observation::StillThere { epoch: Epoch(1), left: vec!["x".into()] },
@@ -253,65 +262,65 @@ fn reports_of_an_earlier_run_are_ignored() {
 
 #[test]
 fn a_run_whose_keeper_died_is_lost_unless_its_end_was_recorded() {
-    let mut lost = Story::running();
+    let mut lost = SessionScenario::running();
     lost.see(Observation::KeeperGone { epoch: Epoch(1) });
-    assert_eq!(lost.state(), State::Lost);
+    assert_eq!(lost.state(), SessionState::Lost);
 
-    let mut seen = Story::running();
-    seen.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(4), oom: false });
+    let mut seen = SessionScenario::running();
+    seen.see(Observation::Exited { epoch: Epoch(1), exit: ProcessExit::Code(4), oom: false });
     seen.see(Observation::KeeperGone { epoch: Epoch(1) });
-    assert_eq!(seen.session.outcome(), Some(&Outcome::Exited(Exit::Code(4))));
+    assert_eq!(seen.session.outcome(), Some(&RunOutcome::Exited(ProcessExit::Code(4))));
 }
 
-/// G1: what the record calls running is lost the moment nobody keeps it.
+/// G1: a run that is recorded as live is lost the moment its lease is free.
 #[test]
 fn g1_a_live_record_without_a_keeper_is_lost() {
-    let mut story = Story::running();
-    assert_eq!(story.session.state(false), State::Lost);
+    let mut story = SessionScenario::running();
+    assert_eq!(story.session.state(false), SessionState::Lost);
     story.stop(5);
-    assert_eq!(story.session.state(false), State::Lost);
+    assert_eq!(story.session.state(false), SessionState::Lost);
 }
 
 #[test]
 fn a_run_that_could_not_start_says_why() {
-    let mut story = Story::default();
-    story.order(Command::Create { spec: Spec::default(), name: None }).expect("new");
+    let mut story = SessionScenario::default();
+    story.order(Command::Create { spec: SessionSpec::default(), name: None }).expect("new");
     story
         .order(Command::Start {
             epoch: Epoch(1),
             keeper: process(1),
             output_from: 0,
-            boundary: Boundary::default(),
+            boundary: RunBoundary::default(),
         })
         .expect("first run");
     story.see(Observation::SpawnFailed { epoch: Epoch(1), reason: "no such program".into() });
-    assert_eq!(story.session.outcome(), Some(&Outcome::StartFailed("no such program".into())));
-    assert_eq!(story.state(), State::Stopped);
+    assert_eq!(story.session.outcome(), Some(&RunOutcome::StartFailed("no such program".into())));
+    assert_eq!(story.state(), SessionState::Stopped);
 }
 
 #[test]
 fn a_stop_that_overtakes_the_spawn_still_ends_it() {
-    let mut story = Story::default();
-    story.order(Command::Create { spec: Spec::default(), name: None }).expect("new");
+    let mut story = SessionScenario::default();
+    story.order(Command::Create { spec: SessionSpec::default(), name: None }).expect("new");
     story
         .order(Command::Start {
             epoch: Epoch(1),
             keeper: process(1),
             output_from: 0,
-            boundary: Boundary::default(),
+            boundary: RunBoundary::default(),
         })
         .expect("first run");
     story.stop(100);
     story.see(Observation::Spawned { epoch: Epoch(1), agent: process(2) });
-    assert_eq!(story.state(), State::Stopping);
+    assert_eq!(story.state(), SessionState::Stopping);
     assert!(effects(&story.session).contains(&Effect::Terminate { epoch: Epoch(1) }));
 }
 
-/// B1: of two who want to type, one wins and the other hears who.
+/// B1: of two clients that want to type, one wins and the other learns which.
 #[test]
 fn b1_one_of_two_writers_wins_and_the_other_hears_who() {
-    let mut story = Story::running();
-    story.order(Command::TakeWriter { who: actor(10), force: false }).expect("nobody types");
+    let mut story = SessionScenario::running();
+    story.order(Command::TakeWriter { who: actor(10), force: false }).expect("no client types yet");
     let second = story.order(Command::TakeWriter { who: actor(11), force: false });
     assert_eq!(second, Err(Refusal::Held { by: actor(10) }));
 }
@@ -319,8 +328,8 @@ fn b1_one_of_two_writers_wins_and_the_other_hears_who() {
 /// B3: a writer that slept through a take-over can write nothing.
 #[test]
 fn b3_a_replaced_writer_can_type_nothing() {
-    let mut story = Story::running();
-    story.order(Command::TakeWriter { who: actor(10), force: false }).expect("nobody types");
+    let mut story = SessionScenario::running();
+    story.order(Command::TakeWriter { who: actor(10), force: false }).expect("no client types yet");
     let first = story.session.fence;
     story.order(Command::TakeWriter { who: actor(11), force: true }).expect("taken by force");
     let second = story.session.fence;
@@ -337,8 +346,8 @@ fn b3_a_replaced_writer_can_type_nothing() {
 /// B6: a process that opens its own session again is not its own rival.
 #[test]
 fn b6_a_process_is_not_its_own_rival() {
-    let mut story = Story::running();
-    story.order(Command::TakeWriter { who: actor(10), force: false }).expect("nobody types");
+    let mut story = SessionScenario::running();
+    story.order(Command::TakeWriter { who: actor(10), force: false }).expect("no client types yet");
     let first = story.session.fence;
     story.order(Command::TakeWriter { who: actor(10), force: false }).expect("the same process");
     assert!(story.session.fence > first);
@@ -346,12 +355,16 @@ fn b6_a_process_is_not_its_own_rival() {
 
 #[test]
 fn fences_and_epochs_only_grow() {
-    let mut story = Story::running();
+    let mut story = SessionScenario::running();
     let mut last = (story.session.epoch, story.session.fence);
     for round in 0..20 {
         story.order(Command::TakeWriter { who: actor(round), force: true }).expect("by force");
         if round % 3 == 0 {
-            story.see(Observation::Exited { epoch: story.session.epoch, exit: Exit::Code(0), oom: false });
+            story.see(Observation::Exited {
+                epoch: story.session.epoch,
+                exit: ProcessExit::Code(0),
+                oom: false,
+            });
             story.see(Observation::Empty { epoch: story.session.epoch });
             assert!(story.session.writer.is_none(), "a run that is over has no writer");
             story
@@ -359,7 +372,7 @@ fn fences_and_epochs_only_grow() {
                     epoch: story.session.epoch.next(),
                     keeper: process(round),
                     output_from: 0,
-                    boundary: Boundary::default(),
+                    boundary: RunBoundary::default(),
                 })
                 .expect("over");
             story.see(Observation::Spawned { epoch: story.session.epoch, agent: process(round + 100) });
@@ -371,10 +384,10 @@ fn fences_and_epochs_only_grow() {
 }
 
 #[test]
-fn nobody_types_into_what_does_not_run() {
-    let mut story = Story::running();
-    story.order(Command::TakeWriter { who: actor(10), force: false }).expect("nobody types");
-    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0), oom: false });
+fn typing_into_a_session_that_does_not_run_is_refused() {
+    let mut story = SessionScenario::running();
+    story.order(Command::TakeWriter { who: actor(10), force: false }).expect("no client types yet");
+    story.see(Observation::Exited { epoch: Epoch(1), exit: ProcessExit::Code(0), oom: false });
     story.see(Observation::Empty { epoch: Epoch(1) });
     assert_eq!(story.session.may_type(Fence(1)), Err(Refusal::NotRunning));
     assert_eq!(story.order(Command::TakeWriter { who: actor(1), force: true }), Err(Refusal::NotRunning));
@@ -383,10 +396,10 @@ fn nobody_types_into_what_does_not_run() {
 #[test]
 fn names_are_safe_as_file_names() {
     for good in ["a", "fix-login", "a.b_c-1", "0"] {
-        assert!(Name::parse(good).is_ok(), "{good} was refused");
+        assert!(SafeName::parse(good).is_ok(), "{good} was refused");
     }
     for bad in ["", ".", "..", "-x", "a/b", "a b", "ü", "a\n", &"x".repeat(65)] {
-        assert!(Name::parse(bad).is_err(), "{bad:?} was taken");
+        assert!(SafeName::parse(bad).is_err(), "{bad:?} was taken");
     }
 }
 
@@ -401,11 +414,11 @@ fn h4_ids_made_in_the_same_tick_differ_by_their_randomness() {
 }
 
 #[test]
-fn whoever_asks_for_patience_gets_it_for_the_whole_run() {
-    let mut story = Story::running();
+fn the_grace_period_of_a_stop_counts_for_the_whole_run() {
+    let mut story = SessionScenario::running();
     story.stop(60_000);
     story.now = at(10);
-    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(15), oom: false });
+    story.see(Observation::Exited { epoch: Epoch(1), exit: ProcessExit::Signal(15), oom: false });
     story.now = at(59_999);
     assert_eq!(story.see(Observation::Tick), vec![], "what the agent started has the same time to end");
     story.now = at(60_000);
@@ -414,7 +427,7 @@ fn whoever_asks_for_patience_gets_it_for_the_whole_run() {
 
 #[test]
 fn strangers_without_a_number_are_rivals_all_the_same() {
-    let mut story = Story::running();
-    story.order(Command::TakeWriter { who: actor(0), force: false }).expect("nobody types");
+    let mut story = SessionScenario::running();
+    story.order(Command::TakeWriter { who: actor(0), force: false }).expect("no client types yet");
     assert!(story.order(Command::TakeWriter { who: actor(0), force: false }).is_err());
 }

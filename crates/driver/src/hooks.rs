@@ -1,57 +1,57 @@
-//! Hooks: how each kind of agent takes them along, and the texts that it wants them written in.
+//! Hooks: the way each kind of agent carries them, and the format that it needs.
 //!
-//! Promise: each event is told by one hook; a hook that answers questions has the patience of a person.
-//! Not here: writing the files, whether an agent will run the hooks (the keeper looks), what is done when one is called.
+//! Promise: each event is reported by one hook; a hook that answers questions has the timeout of a person.
+//! Not here: writing the files, whether an agent will run the hooks (the keeper checks that), the action of a hook.
 //! Start with [`HookCarrier`], then [`plugin`].
 
 use serde_json::{Value, json};
 
-/// The plugin's name, carried or installed.
+/// Name of the plugin, carried or installed.
 pub const PLUGIN: &str = "berth";
-/// The author in the plugin's manifest.
+/// Author in the manifest of the plugin.
 pub const AUTHOR: &str = "berth";
-/// The option of the command line that names a directory with a plugin.
+/// Command line option that names a directory with a plugin.
 pub const PLUGIN_OPTION: &str = "--plugin-dir";
-/// The patience of a hook that may answer a question, in seconds: a day. The agent shows the question meanwhile.
+/// Timeout of a hook that may answer a question, in seconds: a day. The agent shows the question meanwhile.
 pub const ANSWER_PATIENCE_SECS: u32 = 24 * 3600;
-/// How long an agent waits for any other hook, in seconds. They take milliseconds.
+/// Timeout of all other hooks, in seconds. They take milliseconds.
 const PATIENCE_SECS: u32 = 10;
-/// How long an agent on its way out waits for one: an agent that gives no more complains of a longer time.
+/// Timeout of hooks of an agent that is exiting, in seconds: an agent that allows no more complains about a longer
+/// time.
 const LAST_PATIENCE_SECS: u32 = 3;
-/// The event of a question.
+/// Name of the event of a question.
 const ASKS: &str = "PermissionRequest";
-/// The version in the plugin's manifest.
+/// Version in the manifest of the plugin.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// How a run of an agent carries hooks along without a change of the person's files.
+/// The way in which a run of an agent carries hooks without a change of the user's files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HookCarrier {
-    /// It takes none.
+    /// The agent takes no hooks.
     None,
-    /// A plugin in a directory that [`PLUGIN_OPTION`] names, beside everything of the person's own. Its hooks run.
+    /// A plugin in a directory that [`PLUGIN_OPTION`] names, beside everything of the user's own. Its hooks run.
     Plugin {
-        /// The driver that speaks the agent's own protocol, where a plugin works as well.
+        /// Driver that speaks the agent's own protocol, where a plugin works as well.
         protocol: &'static str,
     },
-    /// The setting `notify` on the command line, which tells of ends only. The agent runs hooks once a person trusted
-    /// them, and notes that in its own configuration.
+    /// The setting `notify` on the command line, which reports only ends of turns. The agent runs hooks once a person
+    /// trusted them, and notes that in its own configuration.
     NotifySetting {
-        /// The option of the command line with which all hooks run.
+        /// Command line option with which all hooks run.
         trusts_all: &'static str,
     },
 }
 
-/// The events that an agent's plugin tells of.
+/// Set of events that an agent's plugin reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HookEvents {
-    /// Everything that says what the agent does: for its own terminal interface.
+    /// All events about the agent's work: for its own terminal interface.
     All,
-    /// The conversation that it has: its protocol tells the rest.
+    /// The events about its conversation only: the protocol reports the rest.
     Conversation,
 }
 
 impl HookEvents {
-    /// Their names.
     fn names(self) -> &'static [&'static str] {
         match self {
             Self::All => &[
@@ -65,7 +65,7 @@ impl HookEvents {
                 "Stop",
                 "SessionEnd",
             ],
-            // Without the end of a turn it would be taken to be at work, and to have written, until it ends.
+            // Without the end of a turn the agent would count as working, and as the last writer, until it exits.
             Self::Conversation => &["SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"],
         }
     }
@@ -86,14 +86,14 @@ pub fn plugin(command: &str, events: HookEvents) -> [(&'static str, String); 2] 
     [(".claude-plugin/plugin.json", pretty(&manifest)), ("hooks/hooks.json", pretty(&hooks))]
 }
 
-/// One command for each of some events, in the format that all known agents read.
+/// The settings that run one command for each of these events, in the format that all known agents read.
 pub fn hooks(events: &[&str], command: &str) -> Value {
-    let one = |event: &str| json!([{"hooks": [{"type": "command", "command": command, "timeout": patience_secs(event)}]}]);
+    let one = |event: &str| json!([{"hooks": [{"type": "command", "command": command, "timeout": timeout_secs(event)}]}]);
     events.iter().map(|event| ((*event).to_owned(), one(event))).collect()
 }
 
-/// How long an agent may wait for the hook of this event, in seconds.
-pub fn patience_secs(event: &str) -> u32 {
+/// Timeout of the hook of this event, in seconds.
+pub fn timeout_secs(event: &str) -> u32 {
     match event {
         "SessionEnd" | "Interrupt" => LAST_PATIENCE_SECS,
         _ => PATIENCE_SECS,

@@ -1,11 +1,11 @@
-//! Interruptions: why an agent ended a turn early, as drivers report it.
+//! Interruptions: the reasons with which drivers report that an agent ended a turn early.
 //!
-//! Promise: a reason that a driver wrote is recognised again, whatever its wording.
+//! Promise: [`InterruptionReason::of`] recognises every reason that a driver wrote.
 //! Not here: turns that ended because the agent died or the session was stopped.
 
 /// Why an agent reports a turn as cancelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Interruption {
+pub enum InterruptionReason {
     /// berth asked for it.
     Requested,
     /// berth asked for it, and the agent reported no result.
@@ -16,7 +16,7 @@ pub enum Interruption {
     ByAgent,
 }
 
-impl Interruption {
+impl InterruptionReason {
     const ALL: [Self; 4] = [Self::Requested, Self::WithoutResult, Self::AfterDenial, Self::ByAgent];
 
     /// The reason in the record of the turn.

@@ -1,19 +1,20 @@
-//! Drivers: how we talk to one kind of agent that takes turns.
+//! Drivers: the protocols of agents that take turns.
 //!
-//! Each speaks a protocol of lines over pipes and is a machine behind one seam, [`Driver`]: what the agent
-//! wrote goes in line by line; lines for it, and [`Update`]s for the keeper, come out. Everything an agent
-//! wrote is in the output files, and our own request ids follow from turn numbers, so a driver that hears
-//! the same lines again (after the keeper replaced its program in place, or to find out what became of a
-//! turn) comes to the same state.
-//! Promise: whatever the agent writes, a driver never panics, never grows without limit, and never claims
-//! more than its agent proved.
+//! A driver speaks one protocol of lines over pipes, as a state machine behind one trait, [`Driver`]. Its input is what
+//! the agent wrote, line by line. Its output is lines for the agent, and [`AgentUpdate`]s for the keeper. Everything an
+//! agent wrote is in the output files, and our own request ids follow from turn numbers. So a driver that reads the
+//! same lines again comes to the same state: after the keeper replaced its program in place, or to find the end of a
+//! turn.
+//! Promise: for any input, a driver never panics, never grows without limit, and never claims more than its agent
+//! proved.
 //! Not here: I/O, clocks, randomness; processes and pipes (the keeper has them); queue and states of turns
 //! (`berth_core` has them).
-//! Start with [`Driver`], then [`Update`]; [`AgentTraits`] has what else agents do in their own ways.
+//! Start with [`Driver`], then [`AgentUpdate`]; [`AgentTraits`] has other differences between agents.
 
 #![forbid(unsafe_code)]
 
 pub mod acp;
+mod agent_traits;
 pub mod claude;
 pub mod codex;
 mod common;
@@ -21,263 +22,263 @@ pub mod hooks;
 mod interruption;
 pub mod output;
 pub mod rpc;
-mod traits;
 
-use berth_core::{Ask, Reply, TurnEnd};
+pub use agent_traits::{AgentTraits, ChildEnvVars, WriterSign};
+use berth_core::{AgentQuestion, ChosenReply, TurnEnd};
 pub use common::failure_in;
-pub use interruption::Interruption;
-pub use traits::{AgentTraits, ChildMarks, WriterSign};
+pub use interruption::InterruptionReason;
 
-/// How much of an answer is kept. The whole of it is in the output files.
+/// Size limit of the answer that a driver keeps. The output files have all of it.
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;
 
-/// How a run takes its conversation up.
+/// The way a run takes up its conversation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Begin {
-    /// A new conversation. The id is ours to give if the agent lets us; see [`Driver::mints`].
+pub enum ConversationStart {
+    /// A new conversation. We choose its id if the agent supports that; see [`Driver::mints`].
     New {
-        /** The id we gave it. */
+        /** The id that we chose, if the agent supports that. */
         id: Option<String>,
     },
-    /// The conversation of this id, with everything said in it.
+    /// An existing conversation, with everything said in it.
     Resume {
-        /** Its id. */
+        /** Id of the conversation. */
         id: String,
     },
     /// A new conversation that begins with everything said in another one.
     Fork {
-        /** The other one. */
+        /** Id of the existing conversation. */
         of: String,
-        /** The id we gave the new one. */
+        /** The id that we chose for the new one, if the agent supports that. */
         id: Option<String>,
     },
 }
 
-/// What an agent's word is good for.
+/// The statements of an agent that count as proof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Proves {
-    /// It says that it took a prompt.
+pub struct DriverGuarantees {
+    /// The agent confirms that it has a prompt.
     pub accepted: bool,
-    /// It says that a turn is over, and how.
+    /// The agent reports the end of a turn, and its outcome.
     pub ended: bool,
-    /// A conversation can be taken up again.
+    /// The agent can take up a conversation again.
     pub resume: bool,
-    /// Text can be added to a turn that runs.
+    /// The agent accepts text for a running turn.
     pub steer: bool,
 }
 
-/// The driver of this name for a session; `None` for an agent in a terminal, or a name that is not known.
+/// The driver of this name for a session; `None` for an agent in a terminal, and for an unknown name.
 pub fn of(driver: &str, session: &str) -> Option<Box<dyn Driver>> {
     match driver {
-        "acp" => Some(Box::new(acp::Acp::new())),
-        "claude" => Some(Box::new(claude::Claude::new(session))),
-        "codex" => Some(Box::new(codex::Codex::new())),
+        "acp" => Some(Box::new(acp::AcpDriver::new())),
+        "claude" => Some(Box::new(claude::ClaudeDriver::new(session))),
+        "codex" => Some(Box::new(codex::CodexDriver::new())),
         _ => None,
     }
 }
 
-/// One kind of agent's protocol.
+/// Driver for the protocol of one kind of agent.
 pub trait Driver: std::fmt::Debug {
-    /// What its agent can prove. May change when the agent has said what it is able to do.
-    fn proves(&self) -> Proves;
+    /// The statements of the agent that count as proof. The result may change once the agent has reported its
+    /// abilities.
+    fn proves(&self) -> DriverGuarantees;
 
-    /// Whether a new conversation's id is ours to give.
+    /// True if we choose the id of a new conversation.
     fn mints(&self) -> bool;
 
-    /// The whole command line: what the person gave, and what the protocol needs.
-    fn command_line(&self, command: &[String], begin: &Begin) -> Vec<String>;
+    /// The whole command line: the user's own arguments, and those that the protocol needs.
+    fn command_line(&self, command: &[String], begin: &ConversationStart) -> Vec<String>;
 
-    /// The first words to a new process. [`Update::Ready`] follows when it takes prompts, or
-    /// [`Update::Broken`]. `cwd` is absolute.
-    fn begin(&mut self, begin: &Begin, cwd: &str, out: &mut Out);
+    /// Begins to talk to a new process. [`AgentUpdate::Ready`] follows when the agent takes prompts, or [`AgentUpdate::Broken`].
+    /// `cwd` is absolute.
+    fn begin(&mut self, begin: &ConversationStart, cwd: &str, out: &mut DriverOutput);
 
-    /// After [`Trouble::NoConversation`]: begins a new conversation with the same process, and goes on as after
-    /// [`Driver::begin`]. `false` if it cannot.
-    fn begin_anew(&mut self, _cwd: &str, _out: &mut Out) -> bool {
+    /// Begins a new conversation with the same process after [`AgentFailure::NoConversation`], and continues as after
+    /// [`Driver::begin`]. Returns `false` if the agent cannot do that.
+    fn begin_anew(&mut self, _cwd: &str, _out: &mut DriverOutput) -> bool {
         false
     }
 
-    /// One line the agent wrote, without its end. Bytes, because an agent may write anything.
-    fn hear(&mut self, line: &[u8], out: &mut Out);
+    /// Takes a line that the agent wrote, without its end. It is bytes, because an agent may write anything.
+    fn hear(&mut self, line: &[u8], out: &mut DriverOutput);
 
-    /// Gives it the prompt of a turn. Only when it is ready and no turn is running.
-    fn prompt(&mut self, turn: u64, text: &str, out: &mut Out);
+    /// Gives the agent the prompt of a turn. Only when the agent is ready and no turn is running.
+    fn prompt(&mut self, turn: u64, text: &str, out: &mut DriverOutput);
 
-    /// Adds the text of turn `by` to the turn that is running. [`Update::Began`] of `by` follows if the agent
-    /// takes it; [`Update::Ended`] of it if that is known before the turn it was added to is over.
-    fn steer(&mut self, by: u64, text: &str, out: &mut Out);
+    /// Adds the text of turn `by` to the running turn. [`AgentUpdate::Began`] of `by` follows if the agent takes the text;
+    /// [`AgentUpdate::Ended`] of `by` if its end is known before the end of the running turn.
+    fn steer(&mut self, by: u64, text: &str, out: &mut DriverOutput);
 
-    /// Asks it to interrupt the turn that is running. [`Update::Ended`] follows.
-    fn interrupt(&mut self, turn: u64, out: &mut Out);
+    /// Asks the agent to interrupt the running turn. [`AgentUpdate::Ended`] follows.
+    fn interrupt(&mut self, turn: u64, out: &mut DriverOutput);
 
-    /// Answers what it asked, with a reply that fits the question. No [`Update::Unasked`] follows: a caller that answers
-    /// knows. [`Update::Asks`] follows if the agent asked several things at once: they are asked one after the other.
-    fn answer(&mut self, request: &str, reply: &Reply, out: &mut Out);
+    /// Answers a question of the agent with a reply that fits it. No [`AgentUpdate::Unasked`] follows, because the caller
+    /// knows. [`AgentUpdate::Asks`] follows if the agent asked several things at once: they are asked one after the other.
+    fn answer(&mut self, request: &str, reply: &ChosenReply, out: &mut DriverOutput);
 
-    /// The id under which the agent itself records the prompt of a turn, if that is ours to give and like no other.
+    /// The unique id under which the agent records the prompt of a turn, if we can choose that id.
     fn message_id(&self, _turn: u64) -> Option<String> {
         None
     }
 
-    /// Whether the agent prints the ids of all messages that it writes into its own record.
+    /// True if the agent prints the ids of all messages that it writes into its own record.
     fn prints_record_ids(&self) -> bool {
         false
     }
 
-    /// The last words to it, before its input is closed.
-    fn goodbye(&mut self, out: &mut Out);
+    /// Says goodbye to the agent, before its input is closed.
+    fn goodbye(&mut self, out: &mut DriverOutput);
 }
 
-/// What comes out of a driver.
+/// Output of a driver.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Out {
+pub struct DriverOutput {
     /// Bytes for the agent's standard input, whole lines with their ends.
     pub bytes: Vec<u8>,
-    /// What the keeper should know, in the order it was said.
-    pub updates: Vec<Update>,
+    /// Updates for the keeper, in order.
+    pub updates: Vec<AgentUpdate>,
 }
 
-impl Out {
-    /// A line for the agent.
+impl DriverOutput {
+    /// Adds a line for the agent.
     pub fn line(&mut self, value: &impl serde::Serialize) {
         serde_json::to_writer(&mut self.bytes, value)
             .expect("a message is plain data and a Vec takes any write");
         self.bytes.push(b'\n');
     }
 
-    /// Something for the keeper.
-    pub fn update(&mut self, update: Update) {
+    /// Adds an update for the keeper.
+    pub fn update(&mut self, update: AgentUpdate) {
         self.updates.push(update);
     }
 
-    /// The agent named its model, unless it is empty.
+    /// Adds the name of the model, unless it is empty.
     fn uses(&mut self, model: &str) {
         if !model.is_empty() {
-            self.update(Update::Model { model: model.to_owned() });
+            self.update(AgentUpdate::Model { model: model.to_owned() });
         }
     }
 
-    /// The agent reports its context. Zero tokens are what agents say when they do not know.
+    /// Adds the use of the context window. Agents report zero tokens when they do not know.
     fn holds(&mut self, used: Option<u64>, window: Option<u64>) {
         let context =
-            Context { used: used.filter(|used| *used > 0), window: window.filter(|size| *size > 0) };
-        self.update(Update::Context { context });
+            ContextUsage { used: used.filter(|used| *used > 0), window: window.filter(|size| *size > 0) };
+        self.update(AgentUpdate::Context { context });
     }
 }
 
-/// What an agent told us.
+/// Update from an agent.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Update {
-    /// It takes prompts now.
+pub enum AgentUpdate {
+    /// The agent takes prompts now.
     Ready,
-    /// It writes this conversation now: at the beginning (before [`Update::Ready`] where the id is known by
-    /// then), and whenever it changes.
+    /// The agent writes this conversation now. Sent at the beginning (before [`AgentUpdate::Ready`] where the id is known by
+    /// then), and whenever the conversation changes.
     Conversation {
-        /** The agent's own id of it. */
+        /** Id of the conversation, as the agent names it. */
         id: String,
     },
-    /// It uses this model.
+    /// The agent uses this model.
     Model {
-        /** As the agent calls it. */
+        /** Name of the model, as the agent writes it. */
         model: String,
     },
-    /// The context window after the latest request to the model. Each replaces the one before.
+    /// Use of the context window after the latest request to the model. Each update replaces the one before.
     Context {
-        /** How full it is. */
-        context: Context,
+        /** Size and use of the window. */
+        context: ContextUsage,
     },
-    /// It says that it has the prompt of this turn.
+    /// The agent confirms that it has the prompt of this turn.
     Began {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
     },
-    /// A piece of the answer, as text for people.
+    /// Piece of the answer, as text for people.
     Said {
-        /** It. */
+        /** The text. */
         text: String,
     },
-    /// What it does at the moment, for people.
+    /// The current activity of the agent.
     Doing {
-        /** It. */
-        activity: Activity,
+        /** The activity, for people. */
+        activity: AgentActivity,
     },
-    /// It needs an answer before it goes on.
+    /// The agent needs an answer before it goes on.
     Asks {
-        /** To what. */
-        ask: Ask,
+        /** The question. */
+        ask: AgentQuestion,
     },
     /// A question no longer waits for an answer.
     Unasked {
-        /** Which. */
+        /** Name of the question, as [`AgentQuestion`] has it. */
         request: String,
     },
     /// A turn is over.
     Ended {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** How. */
+        /** Outcome of the turn. */
         end: TurnEnd,
     },
-    /// It did more after a turn was over without having been asked (a background task came back).
+    /// The agent did more after the end of a turn without having been asked (a background task came back).
     Late {
-        /** The turn that was over last. */
+        /** Number of the last turn that ended. */
         turn: u64,
-        /** What it said. */
+        /** Text that the agent added. */
         end: TurnEnd,
     },
-    /// Worth a line in the journal: garbage on its output, a request nobody understands.
+    /// A remark for the journal: garbage in the output, or a request that the driver does not know.
     Remark {
-        /** For people. */
+        /** Text for people. */
         what: String,
     },
-    /// It cannot be used: this run has to end.
+    /// The agent cannot be used: this run has to end.
     Broken {
-        /** Why. */
-        trouble: Trouble,
+        /** The reason. */
+        trouble: AgentFailure,
     },
 }
 
 /// How much of its context window an agent uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Context {
-    /// Tokens in it; `None` if the agent does not say so any more, as after some compactions.
+pub struct ContextUsage {
+    /// Tokens in the window; `None` if the agent no longer reports them, as after some compactions.
     pub used: Option<u64>,
-    /// Tokens that it has room for, if the agent said so since its process began.
+    /// Tokens that the window has room for, if the agent reported that since its process began.
     pub window: Option<u64>,
 }
 
-/// What an agent does at the moment.
+/// Current activity of an agent.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Activity {
+pub struct AgentActivity {
     /// `thinking`, `writing`, or the name of a tool.
     pub what: String,
     /// The tool's command or file, one line.
     pub detail: String,
-    /// Tokens used in this turn so far, in and out together, if it says so.
+    /// Tokens used in this turn so far, in and out together, if the agent reports them.
     pub tokens: Option<u64>,
 }
 
-/// Why an agent cannot be used.
+/// Reason that an agent cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Trouble {
-    /// The conversation to take up is not there.
+pub enum AgentFailure {
+    /// The conversation to take up does not exist.
     NoConversation {
-        /** Its id. */
+        /** Id of the conversation. */
         id: String,
     },
-    /// Somebody else writes the conversation, says the agent.
+    /// Another client writes the conversation, as the agent reports.
     InUse {
-        /** What it said. */
+        /** Message of the agent. */
         said: String,
     },
-    /// It wants somebody to log in.
+    /// The agent needs a login.
     NotLoggedIn {
-        /** What it said. */
+        /** Message of the agent. */
         said: String,
     },
-    /// It does not speak its protocol, or says that it cannot go on.
+    /// The agent does not speak its protocol, or reports that it cannot go on.
     Protocol {
-        /** What it said, or what is wrong. */
+        /** Message of the agent, or a description of the error. */
         said: String,
     },
 }

@@ -1,10 +1,10 @@
-//! An agent's output, understood: lines in, typed items out, whichever protocol the agent speaks.
+//! Reader of an agent's output: lines in, typed items out, for every protocol.
 //!
-//! Promise: any bytes are read without a panic; nothing is made up: a field that an agent did not tell is `None`. Memory is
-//! bounded by one line. Nothing is shortened here: each caller has limits of its own.
-//! Not here: turns, questions and what the agent does at the moment (see [`crate::Driver`]); what agents write into their
-//! own records (`berth_transcript`).
-//! Start with [`OutputReader::read`]; [`OutputLines`] makes lines of bytes.
+//! Promise: any bytes are read without a panic. No value is invented: a field that an agent did not report is `None`.
+//! Memory is bounded by one line. Nothing is shortened here: each caller has limits of its own.
+//! Not here: turns, questions and the current activity (see [`crate::Driver`]); the agents' transcripts
+//! (`berth_transcript`).
+//! Start with [`OutputReader::read`]; [`OutputLines`] splits bytes into lines.
 
 pub(crate) mod items;
 #[cfg(test)]
@@ -15,41 +15,41 @@ use serde_json::Value;
 
 pub use items::texts;
 
-/// The longest line that is understood.
+/// Longest line that is parsed.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// One thing that an agent's output tells.
+/// Item of an agent's output.
 #[derive(Clone, PartialEq, Debug)]
 pub enum OutputItem {
-    /// The agent said something.
+    /// Text of the answer.
     Text {
-        /// What, as Markdown.
+        /// The text, as Markdown.
         text: String,
-        /// It goes on where the last text ended.
+        /// True if it continues the last text without a break.
         continues: bool,
     },
-    /// The agent thought something.
+    /// Thought of the agent.
     Thought {
-        /// What.
+        /// The text of the thought.
         text: String,
-        /// It goes on where the last thought ended.
+        /// True if it continues the last thought without a break.
         continues: bool,
     },
-    /// A use of a tool begins. An agent may repeat that.
+    /// Start of a tool's use. An agent may repeat it.
     ToolBegan(ToolUse),
-    /// News of a use of a tool, which may be the first: fields that are set replace what was known.
+    /// Change of a tool's use, which may be its first message: fields that are set replace earlier ones.
     ToolChanged(ToolUse),
-    /// A use of a tool that began is over.
+    /// End of a tool's use that began before.
     ToolEnded(ToolEnd),
-    /// The agent's plan, as a whole.
-    Plan(Plan),
+    /// The agent's whole plan.
+    Plan(AgentPlan),
     /// The agent asks for permission to use a tool.
     Question {
-        /// The name of the question.
+        /// Name of the question.
         request: String,
-        /// The id of the tool's use.
+        /// Id of the tool's use.
         tool: String,
-        /// The tool's use as the question has it, if the agent speaks the Agent Client Protocol.
+        /// The tool's use as the question describes it, if the agent speaks the Agent Client Protocol.
         acp: Option<Value>,
     },
 }
@@ -57,130 +57,130 @@ pub enum OutputItem {
 /// One use of a tool.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ToolUse {
-    /// The agent's own id of it.
+    /// Id of the use, as the agent names it.
     pub id: String,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: Option<String>,
-    /// The name with its object, in a few words.
+    /// Short title: the name with its object.
     pub title: Option<String>,
-    /// What the tool was given.
+    /// Input of the tool.
     pub input: Option<Value>,
-    /// The file that the tool was given.
+    /// Path of the file that the input names.
     pub path: Option<String>,
-    /// What came of it.
+    /// Output of the tool.
     pub output: Option<String>,
-    /// The files that it changes.
+    /// Files that the use changes.
     pub changes: Option<Vec<FileChange>>,
-    /// The use of a tool that it is a part of, by id: of an agent within the agent.
+    /// Id of the use that this one is a part of: of a sub-agent.
     pub within: Option<String>,
-    /// The plan that the tool was given, for a tool that keeps one.
-    pub plan: Option<Plan>,
-    /// How far it is.
+    /// Plan in the input, for a tool that keeps one.
+    pub plan: Option<AgentPlan>,
+    /// Progress of the use.
     pub status: Option<ToolStatus>,
-    /// The agent's own message about it.
-    pub message: Message,
+    /// The agent's own message about the use.
+    pub message: ProtocolMessage,
 }
 
-/// How far a use of a tool is.
+/// Progress of a tool's use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToolStatus {
-    /// It is under way.
+    /// The tool runs.
     Running,
-    /// It is over, and did not fail.
+    /// The tool ended without failing.
     Done,
-    /// It failed.
+    /// The tool failed.
     Failed,
-    /// A person did not permit it.
+    /// A user did not permit the use.
     Declined,
 }
 
-/// The end of a use of a tool.
+/// End of a tool's use.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ToolEnd {
-    /// The agent's own id of the use.
+    /// Id of the use, as the agent names it.
     pub id: String,
-    /// What came of it.
+    /// Output of the tool.
     pub output: String,
-    /// Whether it failed.
+    /// True if the tool failed.
     pub failed: bool,
-    /// What it changed in a file, in the unified format.
+    /// Change of a file, in the unified format.
     pub patch: Option<FileChange>,
-    /// The number of the first line in that file that is new or gone.
+    /// Number of the first line in that file that is new or removed.
     pub patched_line: Option<u32>,
 }
 
-/// A change of a file: what was there and what is, or the difference between the two.
+/// Change of a file: its old and new text, or the difference between them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FileChange {
-    /// The file.
+    /// Path of the file.
     pub path: String,
-    /// What was there; nothing for a new file.
+    /// Old text; `None` for a new file.
     pub old: Option<String>,
-    /// What is there now.
+    /// New text; `None` for a deleted file, or if only the difference is known.
     pub new: Option<String>,
-    /// The difference, in the unified format.
+    /// Difference in the unified format.
     pub unified: Option<String>,
-    /// `old` and `new` are all of the file, not a part of it.
+    /// True if `old` and `new` are the whole file, not a part of it.
     pub whole: bool,
 }
 
-/// An agent's plan.
+/// Plan of an agent.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Plan {
-    /// Its steps, in order.
+pub struct AgentPlan {
+    /// Steps, in order.
     pub steps: Vec<PlanStep>,
-    /// The agent's own message about it.
-    pub message: Message,
+    /// The agent's own message about the plan.
+    pub message: ProtocolMessage,
 }
 
-/// One step of a plan.
+/// Step of a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanStep {
-    /// What is to be done.
+    /// Text of the step.
     pub text: String,
-    /// How far it is.
+    /// Progress of the step.
     pub status: StepStatus,
 }
 
-/// How far a step of a plan is.
+/// Progress of a step of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StepStatus {
-    /// It is still to be done.
+    /// The step was not begun yet.
     Pending,
-    /// It is under way.
+    /// The step is under way.
     Running,
-    /// It is done.
+    /// The step is done.
     Done,
 }
 
-/// An agent's own message.
+/// The agent's own message, as it came.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Message {
+pub enum ProtocolMessage {
     /// An update of the Agent Client Protocol.
     Acp(Value),
     /// A message of another protocol.
     Other(Value),
 }
 
-impl Default for Message {
+impl Default for ProtocolMessage {
     fn default() -> Self {
         Self::Other(Value::Null)
     }
 }
 
-/// Reads the output of one turn.
+/// Reader of the output of one turn.
 #[derive(Debug, Default)]
 pub struct OutputReader {
-    /// The agent compacted the conversation, and repeats what it keeps of it.
+    /// True once the agent compacted the conversation: it repeats the parts that it keeps.
     is_compacted: bool,
-    /// Something was said.
+    /// True once the agent said something.
     has_text: bool,
 }
 
 impl OutputReader {
-    /// What a line says, in order.
+    /// The items in a line, in order.
     pub fn read(&mut self, line: &[u8]) -> Vec<OutputItem> {
-        // Most lines are pieces that come again as a whole, and need not be taken apart.
+        // Most lines are pieces that come again as a whole, and need no parsing.
         let has = |word: &str| memmem::find(line, word.as_bytes()).is_some();
         let kinds = [
             "\"message\"",
@@ -202,7 +202,7 @@ impl OutputReader {
     }
 }
 
-/// Makes lines of bytes that come in pieces.
+/// Splits bytes that arrive in pieces into lines.
 #[derive(Debug, Default)]
 pub struct OutputLines {
     line: Vec<u8>,
@@ -210,7 +210,8 @@ pub struct OutputLines {
 }
 
 impl OutputLines {
-    /// Takes more bytes, and passes on each line that is whole now; `None` for a line longer than [`MAX_LINE_BYTES`].
+    /// Takes more bytes, and passes on each line that is complete now; `None` for a line longer than
+    /// [`MAX_LINE_BYTES`].
     pub fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Option<&[u8]>)) {
         while let Some(end) = memchr(b'\n', bytes) {
             let (rest, line) = (&bytes[end + 1..], &bytes[..end]);

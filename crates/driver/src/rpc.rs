@@ -1,79 +1,79 @@
-//! JSON-RPC 2.0, a message a line: what drivers that speak it have in common, and whoever answers an editor.
+//! JSON-RPC 2.0 with one message in each line: shared by drivers, and by the server for editors.
 //!
-//! Promise: any bytes are read as something, without a panic; what we write is one line.
-//! Not here: which requests are under way (their ids say it), what they mean (the drivers know).
+//! Promise: any bytes are parsed without a panic, and every message we write is one line.
+//! Not here: the requests under way (their ids tell), their meaning (the drivers know it).
 //! Start with [`read`].
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::Out;
+use crate::DriverOutput;
 
-/// What was asked for is not offered.
+/// Error code: the method is not offered.
 pub const METHOD_NOT_FOUND: i64 = -32601;
-/// The request makes no sense.
+/// Error code: the request is not valid.
 pub const INVALID_REQUEST: i64 = -32600;
-/// The details make no sense.
+/// Error code: the parameters are not valid.
 pub const INVALID_PARAMS: i64 = -32602;
-/// It was tried and did not work.
+/// Error code: the request was tried and failed.
 pub const INTERNAL: i64 = -32603;
-/// What came is no JSON.
+/// Error code: the line is not valid JSON.
 pub const PARSE_ERROR: i64 = -32700;
-/// Somebody has to log in first.
+/// Error code: the user has to log in first.
 pub const AUTH_REQUIRED: i64 = -32000;
-/// What is named is not there.
+/// Error code: the thing that the request names does not exist.
 pub const NOT_FOUND: i64 = -32002;
 
-/// How much of what an agent says about a problem is passed on.
+/// Size limit of an agent's text about a problem.
 const MAX_SAID_BYTES: usize = 2 << 10;
 
-/// What a line is.
+/// A parsed line.
 #[derive(Debug)]
-pub enum Incoming {
-    /// It wants an answer.
+pub enum RpcMessage {
+    /// A request, which needs an answer.
     Request {
-        /** To be given back as it is. */
+        /** Id, which the answer repeats unchanged. */
         id: Value,
-        /** What it wants. */
+        /** Name of the method. */
         method: String,
-        /** The details. */
+        /** Parameters; null if absent. */
         params: Value,
     },
-    /// It wants none.
+    /// A notification, which needs no answer.
     Notification {
-        /** What it tells. */
+        /** Name of the method. */
         method: String,
-        /** The details. */
+        /** Parameters; null if absent. */
         params: Value,
     },
-    /// It answers one of ours.
+    /// An answer to one of our requests.
     Answer {
-        /** Ours are strings. */
+        /** Id of our request; ours are strings. */
         id: String,
-        /** What was asked for, or why not. */
-        result: Result<Value, Problem>,
+        /** The result, or the reason of a failure. */
+        result: Result<Value, RpcError>,
     },
-    /// It answers nothing of ours.
+    /// An answer that belongs to none of our requests.
     Stray,
-    /// Nothing that can be understood.
+    /// A line that is not a valid message.
     Garbage,
     /// An empty line.
     Nothing,
 }
 
-/// Why a request was not granted.
+/// Reason of a failed request.
 #[derive(Debug)]
-pub struct Problem {
-    /// Which kind, as JSON-RPC and the protocols number them.
+pub struct RpcError {
+    /// Error code, as JSON-RPC and the protocols number them.
     pub code: i64,
-    /// In words.
+    /// Message of the error.
     pub message: String,
-    /// The details.
+    /// Details of the error; null if absent.
     pub data: Value,
 }
 
-impl Problem {
-    /// In one line for people: the message, and the details it came with.
+impl RpcError {
+    /// The error in one line for people: its message, and the details that came with it.
     pub fn said(&self) -> String {
         let details = match &self.data {
             Value::Object(data) => data.get("details").and_then(Value::as_str),
@@ -91,43 +91,43 @@ impl Problem {
     }
 }
 
-/// Reads a line.
-pub fn read(line: &[u8]) -> Incoming {
+/// Parses a line.
+pub fn read(line: &[u8]) -> RpcMessage {
     if line.trim_ascii().is_empty() {
-        return Incoming::Nothing;
+        return RpcMessage::Nothing;
     }
-    let Ok(Value::Object(mut message)) = serde_json::from_slice(line) else { return Incoming::Garbage };
+    let Ok(Value::Object(mut message)) = serde_json::from_slice(line) else { return RpcMessage::Garbage };
     let id = message.remove("id").filter(|id| !id.is_null());
     let params = message.remove("params").unwrap_or_default();
     match (message.remove("method"), id) {
-        (Some(Value::String(method)), Some(id)) => Incoming::Request { id, method, params },
-        (Some(Value::String(method)), None) => Incoming::Notification { method, params },
-        (Some(_), _) => Incoming::Garbage,
+        (Some(Value::String(method)), Some(id)) => RpcMessage::Request { id, method, params },
+        (Some(Value::String(method)), None) => RpcMessage::Notification { method, params },
+        (Some(_), _) => RpcMessage::Garbage,
         (None, Some(Value::String(id))) => {
             let result = match message.remove("error").filter(|error| !error.is_null()) {
                 Some(error) => Err(problem(error)),
                 None => Ok(message.remove("result").unwrap_or_default()),
             };
-            Incoming::Answer { id, result }
+            RpcMessage::Answer { id, result }
         }
-        (None, Some(_)) => Incoming::Stray,
-        // What an agent says of a line it could not read has no id.
-        (None, None) if message.contains_key("error") => Incoming::Stray,
-        (None, None) => Incoming::Garbage,
+        (None, Some(_)) => RpcMessage::Stray,
+        // The error about a line that an agent could not read has no id.
+        (None, None) if message.contains_key("error") => RpcMessage::Stray,
+        (None, None) => RpcMessage::Garbage,
     }
 }
 
-fn problem(mut error: Value) -> Problem {
+fn problem(mut error: Value) -> RpcError {
     let code = error.get("code").and_then(Value::as_i64).unwrap_or_default();
     let message = match error.get_mut("message").map(Value::take) {
         Some(Value::String(message)) => message,
         Some(_) | None => String::new(),
     };
-    Problem { code, message, data: error.get_mut("data").map(Value::take).unwrap_or_default() }
+    RpcError { code, message, data: error.get_mut("data").map(Value::take).unwrap_or_default() }
 }
 
 #[derive(Serialize)]
-struct Call<'a, P> {
+struct RpcCall<'a, P> {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
@@ -135,46 +135,46 @@ struct Call<'a, P> {
     params: &'a P,
 }
 
-/// Asks for something.
-pub fn request(out: &mut Out, id: &str, method: &str, params: &impl Serialize) {
-    out.line(&Call { jsonrpc: "2.0", id: Some(id), method, params });
+/// Writes a request.
+pub fn request(out: &mut DriverOutput, id: &str, method: &str, params: &impl Serialize) {
+    out.line(&RpcCall { jsonrpc: "2.0", id: Some(id), method, params });
 }
 
-/// Says something.
-pub fn notify(out: &mut Out, method: &str, params: &impl Serialize) {
-    out.line(&Call { jsonrpc: "2.0", id: None, method, params });
+/// Writes a notification.
+pub fn notify(out: &mut DriverOutput, method: &str, params: &impl Serialize) {
+    out.line(&RpcCall { jsonrpc: "2.0", id: None, method, params });
 }
 
-/// Gives what was asked for.
-pub fn answer(out: &mut Out, id: &Value, result: &impl Serialize) {
+/// Writes a successful answer.
+pub fn answer(out: &mut DriverOutput, id: &Value, result: &impl Serialize) {
     #[derive(Serialize)]
-    struct Granted<'a, R> {
+    struct RpcResultReply<'a, R> {
         jsonrpc: &'static str,
         id: &'a Value,
         result: &'a R,
     }
-    out.line(&Granted { jsonrpc: "2.0", id, result });
+    out.line(&RpcResultReply { jsonrpc: "2.0", id, result });
 }
 
-/// Does not give what was asked for.
-pub fn refuse(out: &mut Out, id: &Value, code: i64, message: &str) {
-    refuse_with(out, id, code, message, None);
+/// Writes an error as the answer.
+pub fn refuse(out: &mut DriverOutput, id: &Value, code: i64, message: &str) {
+    refuse_with_data(out, id, code, message, None);
 }
 
-/// The same, with details for programs.
-pub fn refuse_with(out: &mut Out, id: &Value, code: i64, message: &str, data: Option<&Value>) {
+/// Writes an error with details for programs.
+pub fn refuse_with_data(out: &mut DriverOutput, id: &Value, code: i64, message: &str, data: Option<&Value>) {
     #[derive(Serialize)]
-    struct Error<'a> {
+    struct RpcErrorBody<'a> {
         code: i64,
         message: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         data: Option<&'a Value>,
     }
     #[derive(Serialize)]
-    struct Refused<'a> {
+    struct RpcErrorReply<'a> {
         jsonrpc: &'static str,
         id: &'a Value,
-        error: Error<'a>,
+        error: RpcErrorBody<'a>,
     }
-    out.line(&Refused { jsonrpc: "2.0", id, error: Error { code, message, data } });
+    out.line(&RpcErrorReply { jsonrpc: "2.0", id, error: RpcErrorBody { code, message, data } });
 }

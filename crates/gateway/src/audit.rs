@@ -2,8 +2,8 @@
 //!
 //! Promise: a use of a token is written down once per address in [`USE_PERIOD`]; refusals at most [`MOST_A_MINUTE`] times
 //! a minute, and the next line says how many were left out. Any other request costs one lookup in a map.
-//! Not here: the file (see `berth_keeper::audit`), tokens that are made and revoked (see `berth_verbs::tokens`).
-//! Start with [`Audit::used`].
+//! Not here: the file (see `berth_store::audit`), tokens that are made and revoked (see `berth_config::tokens`).
+//! Start with [`AuditSampler::used`].
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_keeper::audit::{self, AuditEvent};
-use berth_store::Home;
-use berth_verbs::tokens::Pass;
+use berth_config::tokens::VerifiedToken;
+use berth_store::StateDir;
+use berth_store::audit::{self, AuditEvent};
 
 use crate::auth::failures::place;
-use crate::caller::Caller;
+use crate::caller::RequestCaller;
 
 /// For how long a token's use from an address is not written down again.
 pub(crate) const USE_PERIOD: Duration = Duration::from_secs(24 * 3600);
@@ -27,26 +27,26 @@ const MOST_USES: usize = 4096;
 pub(crate) const MOST_A_MINUTE: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What was written recently.
+/// Selects lines for the audit log, with a memory of the recent ones.
 #[derive(Debug)]
-pub(crate) struct Audit {
+pub(crate) struct AuditSampler {
     root: PathBuf,
     hasher: RandomState,
     /// When the use of a token from an address was written, by the hash of the token's id and the address.
     uses: Mutex<HashMap<u64, Instant>>,
-    use_lines: Mutex<Minute>,
-    refusal_lines: Mutex<Minute>,
+    use_lines: Mutex<MinuteCounter>,
+    refusal_lines: Mutex<MinuteCounter>,
 }
 
 /// The lines of the current minute.
 #[derive(Debug, Default)]
-struct Minute {
+struct MinuteCounter {
     began: Option<Instant>,
     written: u32,
     left_out: u64,
 }
 
-impl Minute {
+impl MinuteCounter {
     /// Makes room for a line. Returns how many lines were left out before it; `None` if there is no room.
     fn room(&mut self, now: Instant) -> Option<u64> {
         if self.began.is_none_or(|began| now.duration_since(began) >= MINUTE) {
@@ -61,8 +61,8 @@ impl Minute {
     }
 }
 
-impl Audit {
-    pub(crate) fn new(home: &Home) -> Self {
+impl AuditSampler {
+    pub(crate) fn new(home: &StateDir) -> Self {
         Self {
             root: home.root().to_owned(),
             hasher: RandomState::new(),
@@ -73,7 +73,7 @@ impl Audit {
     }
 
     /// Notes that a token or login was used from this address; `None` is the local socket.
-    pub(crate) fn used(&self, pass: &Pass, address: Option<IpAddr>) {
+    pub(crate) fn used(&self, pass: &VerifiedToken, address: Option<IpAddr>) {
         let now = Instant::now();
         if self.is_first_use(pass, address.map(place), now) {
             let by = address.map_or("the local socket".to_owned(), |it| it.to_canonical().to_string());
@@ -88,7 +88,7 @@ impl Audit {
     }
 
     /// True for a use that gets a line. A use for which there is no room is not remembered, so that the next one gets it.
-    fn is_first_use(&self, pass: &Pass, address: Option<IpAddr>, now: Instant) -> bool {
+    fn is_first_use(&self, pass: &VerifiedToken, address: Option<IpAddr>, now: Instant) -> bool {
         let key = self.hasher.hash_one((&pass.id, address));
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         if uses.get(&key).is_some_and(|then| now.duration_since(*then) < USE_PERIOD) {
@@ -112,7 +112,7 @@ impl Audit {
     }
 
     /// Notes that a known caller asked for more than it may.
-    pub(crate) fn refused(&self, caller: &Caller, method: &str, route: &str) {
+    pub(crate) fn refused(&self, caller: &RequestCaller, method: &str, route: &str) {
         let Some(left_out) = room(&self.refusal_lines, Instant::now()) else { return };
         let (method, route) = (audit::plain(method), route.to_owned());
         self.write(caller.place.clone(), AuditEvent::RequestRefused { method, route, left_out });
@@ -125,7 +125,7 @@ impl Audit {
     }
 }
 
-fn room(lines: &Mutex<Minute>, now: Instant) -> Option<u64> {
+fn room(lines: &Mutex<MinuteCounter>, now: Instant) -> Option<u64> {
     lines.lock().unwrap_or_else(PoisonError::into_inner).room(now)
 }
 
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_minute_has_room_for_some_lines_and_the_next_one_says_how_many_were_left_out() {
-        let (mut minute, start) = (Minute::default(), Instant::now());
+        let (mut minute, start) = (MinuteCounter::default(), Instant::now());
         for _ in 0..MOST_A_MINUTE {
             assert_eq!(minute.room(start), Some(0));
         }

@@ -1,20 +1,20 @@
-//! The door: who asks. Every request passes here before any handler sees it.
+//! Authentication: identifies the caller of every request before any handler sees it.
 //!
-//! Promise: whoever cannot be told is a stranger, and a stranger reaches only what everybody may see. Nobody is let in
-//! for where they are: on TCP a token or a login is needed, on loopback too; on the socket the kernel's word that it
-//! is our own user. A request under a name that is not ours, or from a page that is not ours, reaches nothing at all.
-//! Not here: what a route needs (see `routes`), what a token allows (see `berth_verbs::tokens`).
-//! Start with [`admit`]. Why it is so: docs/design/auth.md.
+//! Promise: a caller that cannot be identified reaches only the open routes. An address alone gives no rights: on TCP a
+//! token or a login is needed, on loopback too; on the socket the kernel has to confirm that the process belongs to our
+//! own user. A request with a foreign host name, or from a page of another origin, reaches nothing at all.
+//! Not here: the scope of a route (see `routes`), the rights of a token (see `berth_verbs::tokens`).
+//! Start with [`admit`]. Reasons: docs/design/auth.md.
 
+pub(crate) mod allowed_hosts;
 pub(crate) mod browser;
+pub(crate) mod credential;
 pub(crate) mod failures;
 pub(crate) mod headers;
-pub(crate) mod hosts;
-pub(crate) mod leash;
-mod passes;
-pub(crate) mod proxies;
-pub(crate) mod shown;
-pub(crate) mod site;
+pub(crate) mod origin_check;
+pub(crate) mod revocation;
+mod token_cache;
+pub(crate) mod trusted_proxies;
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -25,109 +25,109 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use berth_api::{Code, Problem, Scope, TokenKind};
-use berth_store::Home;
-use berth_verbs::caller::{Inside, scope_of};
-use berth_verbs::tokens::Pass;
+use berth_api::{AccessScope, Problem, ProblemCode, TokenKind};
+use berth_config::tokens::VerifiedToken;
+use berth_store::StateDir;
+use berth_verbs::caller::{EnclosingSession, scope_of};
 
-use crate::audit::Audit;
-use crate::caller::Caller;
-use crate::fault::Fault;
-use crate::fleet::{PLACE_HEADER, SCOPE_HEADER};
-use crate::gate::Gate;
-use crate::quota::Underway;
-use crate::routes::Matched;
-use crate::server::OnceKnown;
-use failures::Failures;
-use hosts::{Host, Hosts};
-use leash::{Holds, Leash};
-pub(crate) use passes::Passes;
-use proxies::Proxies;
-use shown::Shown;
-use site::From;
+use crate::app_state::AppState;
+use crate::audit::AuditSampler;
+use crate::caller::RequestCaller;
+use crate::http_problem::HttpProblem;
+use crate::quota::RequestPermit;
+use crate::remote_hosts::{PLACE_HEADER, SCOPE_HEADER};
+use crate::routes::MatchedRoute;
+use crate::server::DeferredServing;
+use allowed_hosts::{AllowedHosts, HostAndPort};
+use credential::RequestCredential;
+use failures::AuthFailures;
+use origin_check::OriginCheck;
+use revocation::{RevocationHandle, TokenCheck};
+pub(crate) use token_cache::TokenCache;
+use trusted_proxies::TrustedProxies;
 
-/// The longest name of a place that another gateway tells.
+/// Longest place that another gateway may send.
 const MOST_PLACE_CHARS: usize = 200;
 
-/// What somebody hears whose token ended while they waited for an answer.
+/// Error of a wait whose token ended.
 const ENDED: &str =
     "the token was revoked, or has expired, while you waited; what was begun, if anything, goes on";
 
-/// Where a connection comes from. The server puts it into every request.
+/// Source of a connection. The server adds it to every request.
 #[derive(Clone, Debug)]
-pub(crate) enum Peer {
-    /// The local socket, and whose process is at its other end.
+pub(crate) enum ConnectionPeer {
+    /// A connection to the local socket, with the identity of the process at its other end.
     Local {
         uid: u32,
         pid: Option<i32>,
-        /// The sessions it is inside of, if that can be told.
-        inside: Arc<Result<Vec<Inside>, Problem>>,
+        /// Sessions that the process runs inside of, if they can be found.
+        inside: Arc<Result<Vec<EnclosingSession>, Problem>>,
     },
     /// A network address.
     Network(std::net::SocketAddr),
 }
 
-/// What else is known of the connection. The server puts it into every request.
+/// Properties of the connection. The server adds them to every request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wire {
-    /// Whether it is through TLS of ours.
+pub(crate) struct ConnectionDetails {
+    /// True if the connection uses TLS of this gateway.
     pub(crate) secure: bool,
-    /// What cuts it off.
-    pub(crate) leash: Leash,
+    /// Handle that cuts the connection off.
+    pub(crate) leash: RevocationHandle,
 }
 
-/// What is needed to know who may come in.
+/// State that authentication needs.
 #[derive(Debug)]
-pub(crate) struct Doorkeeper {
-    pub(crate) hosts: Hosts,
-    pub(crate) failures: Failures,
-    pub(crate) passes: Passes,
-    pub(crate) proxies: Proxies,
-    pub(crate) audit: Audit,
+pub(crate) struct AccessControl {
+    pub(crate) hosts: AllowedHosts,
+    pub(crate) failures: AuthFailures,
+    pub(crate) passes: TokenCache,
+    pub(crate) proxies: TrustedProxies,
+    pub(crate) audit: AuditSampler,
 }
 
-impl Doorkeeper {
-    /// That of a gateway that listens on these addresses and is called like that as well.
+impl AccessControl {
+    /// Makes the state for a gateway that listens on these addresses and has these names.
     pub(crate) fn new(
-        home: &Home,
+        home: &StateDir,
         listen: &[IpAddr],
         allow_hosts: &[String],
-        proxies: Proxies,
+        proxies: TrustedProxies,
     ) -> Result<Self, Problem> {
         Ok(Self {
-            hosts: Hosts::new(listen, allow_hosts)?,
-            failures: Failures::default(),
-            passes: Passes::open(home)?,
+            hosts: AllowedHosts::new(listen, allow_hosts)?,
+            failures: AuthFailures::default(),
+            passes: TokenCache::open(home)?,
             proxies,
-            audit: Audit::new(home),
+            audit: AuditSampler::new(home),
         })
     }
 }
 
-/// What handlers of the door itself need: under which name we were asked, and whether there is TLS in front.
+/// Facts about a request for login and the page: its host name, and whether its page was loaded by HTTPS.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) host: Host,
+pub(crate) struct RequestEndpoint {
+    pub(crate) host: HostAndPort,
     pub(crate) secure: bool,
-    pub(crate) peer: Peer,
+    pub(crate) peer: ConnectionPeer,
 }
 
-/// Finds out who asks, and lets them as far as they may go.
-pub(crate) async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
+/// Authenticates a request, and passes it on if its caller may send it.
+pub(crate) async fn admit(State(gate): State<Arc<AppState>>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    let wire = request.extensions().get::<Wire>().cloned().unwrap_or_default();
+    let wire = request.extensions().get::<ConnectionDetails>().cloned().unwrap_or_default();
     let mut insists = false;
     let mut response = match enter(&gate, &wire, &mut request) {
         Ok((asked, pass)) => {
             insists = headers::insists_on_tls(Some(&asked.host), wire.secure);
-            let underway = request.extensions_mut().remove::<Arc<Underway>>();
+            let underway = request.extensions_mut().remove::<Arc<RequestPermit>>();
             let mut response = match pass {
                 Some(pass) => {
                     let gate = gate.clone();
-                    let holds: Holds = Arc::new(move || gate.door.passes.holds(&pass));
+                    let holds: TokenCheck = Arc::new(move || gate.door.passes.holds(&pass));
                     let route = route_of(&request);
-                    match leash::while_it_holds(next.run(request), &holds).await {
-                        Some(response) => tied(response, &wire, holds),
+                    match revocation::until_revoked(next.run(request), &holds).await {
+                        Some(response) => end_with_token(response, &wire, holds),
                         None => of_route(stranger(ENDED).into_response(), route),
                     }
                 }
@@ -148,165 +148,179 @@ pub(crate) async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, n
     response
 }
 
-/// Everything that is checked before a handler runs. What is found out goes along in the request.
-fn enter(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Option<Arc<Pass>>), Fault> {
-    let peer = request.extensions().get::<Peer>().cloned();
-    let peer = peer.ok_or_else(|| Fault::from(Problem::new(Code::Bug, "a connection came from nowhere")))?;
+/// All checks before a handler runs. Their results are added to the request.
+fn enter(
+    gate: &AppState,
+    wire: &ConnectionDetails,
+    request: &mut Request,
+) -> Result<(RequestEndpoint, Option<Arc<VerifiedToken>>), HttpProblem> {
+    let peer = request.extensions().get::<ConnectionPeer>().cloned();
+    let peer = peer
+        .ok_or_else(|| HttpProblem::from(Problem::new(ProblemCode::Bug, "a request has no peer address")))?;
     let (asked, found, forwarded) = examine(gate, wire, peer, request)?;
     let (caller, pass) = match found {
         Ok(Some((caller, pass))) => (Some(caller), pass),
         Ok(None) | Err(_) if is_open(gate, request) => (None, None),
-        Ok(None) => return Err(stranger("there is no token in the request")),
+        Ok(None) => return Err(stranger("the request has no token")),
         Err(wrong) => return Err(wrong),
     };
     let underway = gate.quotas.request(caller.as_ref(), forwarded)?;
     if let Some(caller) = caller {
-        if let Some(request) = request.extensions().get::<OnceKnown>() {
+        if let Some(request) = request.extensions().get::<DeferredServing>() {
             request.mark_known();
         }
         request.extensions_mut().insert(caller);
     }
     request.extensions_mut().insert(underway);
-    shown::hide_login(request.headers_mut());
+    credential::hide_login(request.headers_mut());
     request.extensions_mut().insert(asked.clone());
     Ok((asked, pass))
 }
 
-/// Who asks (nobody if they show nothing), and the client's address if a trusted proxy names it, of a request that is for
-/// us, and from nobody's page but ours.
-#[expect(clippy::type_complexity, reason = "three things that are found out together")]
+/// The caller (`None` without a secret), and the client's address if a trusted proxy names it. Fails for a foreign host
+/// name, and for a page of another origin.
+#[expect(clippy::type_complexity, reason = "three results of one check")]
 fn examine(
-    gate: &Gate,
-    wire: &Wire,
-    peer: Peer,
+    gate: &AppState,
+    wire: &ConnectionDetails,
+    peer: ConnectionPeer,
     request: &Request,
-) -> Result<(Asked, Result<Option<Found>, Fault>, Option<IpAddr>), Fault> {
-    let is_local = matches!(peer, Peer::Local { .. });
-    if let Peer::Local { uid, .. } = peer
+) -> Result<(RequestEndpoint, Result<Option<AuthenticatedCaller>, HttpProblem>, Option<IpAddr>), HttpProblem>
+{
+    let is_local = matches!(peer, ConnectionPeer::Local { .. });
+    if let ConnectionPeer::Local { uid, .. } = peer
         && uid != rustix::process::getuid().as_raw()
     {
-        return Err(Problem::new(Code::NotAllowed, "this socket is for its owner only").into());
+        return Err(Problem::new(ProblemCode::NotAllowed, "this socket is for its owner only").into());
     }
     let (method, uri, headers) = (request.method(), request.uri(), request.headers());
     let forwarded = gate.door.proxies.client(&peer, headers);
-    let peer = forwarded.map_or(peer, |address| Peer::Network(SocketAddr::new(address, 0)));
+    let peer = forwarded.map_or(peer, |address| ConnectionPeer::Network(SocketAddr::new(address, 0)));
     let host = gate.door.hosts.check(uri, headers, is_local)?;
-    let from = From { method, path: uri.path(), headers, host: &host, secure: wire.secure };
-    site::check(&from)?;
-    let (shown, secure) = (Shown::read(headers)?, from.is_secure());
+    let from = OriginCheck { method, path: uri.path(), headers, host: &host, secure: wire.secure };
+    origin_check::check(&from)?;
+    let (shown, secure) = (RequestCredential::read(headers)?, from.is_secure());
     let found = match (shown, &peer) {
-        (Shown::Nothing, Peer::Local { pid, inside, .. }) => Ok(Some((owner(headers, *pid, inside)?, None))),
-        (shown, _) => who(gate, &peer, &shown),
+        (RequestCredential::Nothing, ConnectionPeer::Local { pid, inside, .. }) => {
+            Ok(Some((owner(headers, *pid, inside)?, None)))
+        }
+        (shown, _) => authenticate(gate, &peer, &shown),
     };
-    Ok((Asked { secure, host, peer }, found, forwarded))
+    Ok((RequestEndpoint { secure, host, peer }, found, forwarded))
 }
 
-/// Our own user at the socket: a person, or the agent of a session, who may do what its grant says. Another gateway of
-/// theirs that passes a request on says for whom, and how far those may go: then it is no further.
+/// Our own user at the socket: a user, or the agent of a session, whose rights are those of its grant. Another gateway
+/// of this user passes requests on for its callers: it sends the place and scope of the caller, which can only reduce
+/// the rights.
 fn owner(
     headers: &HeaderMap,
     pid: Option<i32>,
-    inside: &Result<Vec<Inside>, Problem>,
-) -> Result<Caller, Fault> {
-    let (most, agents): (_, &[Inside]) = match inside {
-        Ok(all) => (all.iter().map(|inside| scope_of(inside.grant)).min().unwrap_or(Scope::Admin), all),
-        Err(_) => (Scope::Read, &[]),
+    inside: &Result<Vec<EnclosingSession>, Problem>,
+) -> Result<RequestCaller, HttpProblem> {
+    let (most, agents): (_, &[EnclosingSession]) = match inside {
+        Ok(all) => (all.iter().map(|inside| scope_of(inside.grant)).min().unwrap_or(AccessScope::Admin), all),
+        Err(_) => (AccessScope::Read, &[]),
     };
     let mut agents = agents.iter().map(|inside| inside.session.clone());
     let mut scopes = headers.get_all(SCOPE_HEADER).iter();
     let scope = match (scopes.next(), scopes.next()) {
         (None, _) => Some(most),
-        (Some(word), None) => word.to_str().ok().and_then(Scope::named),
+        (Some(word), None) => word.to_str().ok().and_then(AccessScope::named),
         (Some(_), Some(_)) => None,
     };
-    let scope =
-        scope.ok_or_else(|| Fault::usage(format!("the `{SCOPE_HEADER}` header is not a valid scope")))?;
+    let scope = scope
+        .ok_or_else(|| HttpProblem::usage(format!("the `{SCOPE_HEADER}` header is not a valid scope")))?;
     let here = format!("the local socket (pid {})", pid.unwrap_or_default());
-    // An agent is where it is, whatever it says.
+    // The place of an agent is its session, whatever its headers say.
     let told = headers.get(PLACE_HEADER).filter(|_| inside.as_ref().is_ok_and(Vec::is_empty));
     let there = told.and_then(|place| place.to_str().ok());
     let place = there.map_or(here, |there| there.chars().take(MOST_PLACE_CHARS).collect());
     let (agent, also) = (agents.next(), agents.collect());
-    Ok(Caller { place, scope: scope.min(most), sessions: None, agent, also, pass: None })
+    Ok(RequestCaller { place, scope: scope.min(most), sessions: None, agent, also, pass: None })
 }
 
-type Found = (Caller, Option<Arc<Pass>>);
+type AuthenticatedCaller = (RequestCaller, Option<Arc<VerifiedToken>>);
 
-/// Who it is by what they show. `None` if they show nothing; an error if what they show is wrong.
-fn who(gate: &Gate, peer: &Peer, shown: &Shown) -> Result<Option<Found>, Fault> {
+/// Identifies the caller by its secret. `None` without one; an error if it is not valid.
+fn authenticate(
+    gate: &AppState,
+    peer: &ConnectionPeer,
+    shown: &RequestCredential,
+) -> Result<Option<AuthenticatedCaller>, HttpProblem> {
     let good = match shown {
-        Shown::Nothing => return Ok(None),
-        Shown::Nonsense => None,
-        Shown::Token(secret) => gate.door.passes.check(secret, TokenKind::Token),
-        Shown::Login(secret) => gate.door.passes.check(secret, TokenKind::Login),
+        RequestCredential::Nothing => return Ok(None),
+        RequestCredential::Nonsense => None,
+        RequestCredential::Token(secret) => gate.door.passes.check(secret, TokenKind::Token),
+        RequestCredential::Login(secret) => gate.door.passes.check(secret, TokenKind::Login),
     };
     match good {
         Some(pass) => {
             gate.door.audit.used(&pass, address_of(peer));
             Ok(Some((caller_of(&pass, peer), Some(pass))))
         }
-        // Every login ends this way, so it does not count as a guess.
-        None if matches!(shown, Shown::Login(_)) => Err(stranger("you are not logged in any more")),
+        // Every login ends this way, so this does not count as a guess.
+        None if matches!(shown, RequestCredential::Login(_)) => Err(stranger("the login has ended")),
         None => Err(failed(gate, peer)),
     }
 }
 
-fn address_of(peer: &Peer) -> Option<IpAddr> {
+fn address_of(peer: &ConnectionPeer) -> Option<IpAddr> {
     match peer {
-        Peer::Local { .. } => None,
-        Peer::Network(address) => Some(address.ip()),
+        ConnectionPeer::Local { .. } => None,
+        ConnectionPeer::Network(address) => Some(address.ip()),
     }
 }
 
-fn caller_of(pass: &Arc<Pass>, peer: &Peer) -> Caller {
+fn caller_of(pass: &Arc<VerifiedToken>, peer: &ConnectionPeer) -> RequestCaller {
     let from = match peer {
-        Peer::Local { .. } => "the local socket".to_owned(),
-        Peer::Network(address) => address.ip().to_canonical().to_string(),
+        ConnectionPeer::Local { .. } => "the local socket".to_owned(),
+        ConnectionPeer::Network(address) => address.ip().to_canonical().to_string(),
     };
     let place = match pass.kind {
         TokenKind::Token => format!("token {} at {from}", pass.name),
         TokenKind::Login | TokenKind::Link => format!("{} at {from}", pass.name),
     };
     let sessions = pass.sessions.clone();
-    Caller { place, scope: pass.scope, sessions, agent: None, also: vec![], pass: Some(pass.clone()) }
+    RequestCaller { place, scope: pass.scope, sessions, agent: None, also: vec![], pass: Some(pass.clone()) }
 }
 
-/// Counts a wrong secret, and says so.
-pub(crate) fn failed(gate: &Gate, peer: &Peer) -> Fault {
+/// Counts a wrong secret, and makes the error for it.
+pub(crate) fn failed(gate: &AppState, peer: &ConnectionPeer) -> HttpProblem {
     gate.door.audit.wrong_secret(address_of(peer));
-    if let Peer::Network(address) = peer
+    if let ConnectionPeer::Network(address) = peer
         && let Err(wait) = gate.door.failures.count(address.ip(), Instant::now())
     {
         let what = "too many wrong tokens came from your address";
         let hint = "wait, then send the right one; `berth token new` makes one";
-        return Fault::from(Problem::new(Code::Full, what).hint(hint)).retry_after(wait.as_secs().max(1));
+        return HttpProblem::from(Problem::new(ProblemCode::Full, what).hint(hint))
+            .retry_after(wait.as_secs().max(1));
     }
-    stranger("the token is not a good one: it was mistyped or revoked, or has expired")
+    stranger("the token is not valid: it was mistyped or revoked, or has expired")
 }
 
-fn stranger(what: &str) -> Fault {
+fn stranger(what: &str) -> HttpProblem {
     let hint =
         "send `Authorization: Bearer TOKEN`; `berth token new` makes one, and `berth link` logs a browser in";
-    Fault::from(Problem::new(Code::NotAllowed, what).hint(hint)).status(StatusCode::UNAUTHORIZED)
+    HttpProblem::from(Problem::new(ProblemCode::NotAllowed, what).hint(hint)).status(StatusCode::UNAUTHORIZED)
 }
 
-/// An answer that no handler gave, under the route that was asked.
+/// An answer without a handler, with the route of the request.
 fn of_route(mut response: Response, route: Option<&'static str>) -> Response {
     if let Some(route) = route {
-        response.extensions_mut().insert(Matched { path: route, is_known: false });
+        response.extensions_mut().insert(MatchedRoute { path: route, is_known: false });
     }
     response
 }
 
-/// The route that a request would have come to, for records.
+/// The route that matches a request, for records.
 fn route_of(request: &Request) -> Option<&'static str> {
     static PATHS: LazyLock<HashSet<&'static str>> =
         LazyLock::new(|| crate::routes::all().into_iter().map(|route| route.path).collect());
     PATHS.get(request.extensions().get::<MatchedPath>()?.as_str()).copied()
 }
 
-/// Whether everybody may ask this.
-fn is_open(gate: &Gate, request: &Request) -> bool {
+/// True if the route of this request needs no token.
+fn is_open(gate: &AppState, request: &Request) -> bool {
     static OPEN: LazyLock<HashSet<(Method, &'static str)>> = LazyLock::new(|| {
         let open = crate::routes::all().into_iter().filter(|route| route.scope.is_none());
         open.map(|route| (route.method, route.path)).collect()
@@ -320,25 +334,24 @@ fn is_open(gate: &Gate, request: &Request) -> bool {
             .any(|(open, known)| *known == path.as_str() && (open == method || !is_a_route(method, known)))
 }
 
-/// Whether this is in the table. What is not is refused to everybody (405), so it may be said to everybody where
-/// everybody may ask something.
+/// True if the table has this route. For a path that has open routes, an unknown method gets 405 without a token.
 fn is_a_route(method: &Method, path: &str) -> bool {
     static ALL: LazyLock<HashSet<(Method, &'static str)>> =
         LazyLock::new(|| crate::routes::all().into_iter().map(|route| (route.method, route.path)).collect());
     ALL.iter().any(|(known, at)| known == method && *at == path)
 }
 
-/// An answer that ends with the token it was asked with, however long it goes on.
-fn tied(response: Response, wire: &Wire, holds: Holds) -> Response {
+/// An answer that ends with the token of its request, however long it lasts.
+fn end_with_token(response: Response, wire: &ConnectionDetails, holds: TokenCheck) -> Response {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         wire.leash.watch(holds);
         return response;
     }
-    response.map(|body| leash::bound(body, holds))
+    response.map(|body| revocation::revocable_body(body, holds))
 }
 
-/// Tells a client how to show who it is (RFC 9110 wants it with every 401).
-pub(crate) fn how_to_ask(response: &mut Response) {
+/// Tells a client how to authenticate (RFC 9110 demands this with every 401).
+pub(crate) fn add_www_authenticate(response: &mut Response) {
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }

@@ -1,160 +1,172 @@
-//! Who asks, how far they may go, and which session they mean.
+//! Caller of a request, its rights, and the session that the request names.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
-use berth_api::{Code, Problem, Scope, Viewer};
-use berth_core::{Deed, SessionId};
-use berth_verbs::Ctx;
+use berth_api::{AccessScope, Problem, ProblemCode, ViewerRights};
+use berth_config::tokens::VerifiedToken;
+use berth_core::{CallerAction, SessionId};
+use berth_verbs::VerbContext;
 use berth_verbs::caller::{grant_of, scope_elsewhere};
-use berth_verbs::tokens::Pass;
 
-use crate::fault::Fault;
-use crate::gate::{Gate, or_no_store, work};
+use crate::app_state::{AppState, or_store_unreadable, run_blocking};
+use crate::http_problem::HttpProblem;
 
-/// Who asks. Made by `auth` for every request, before any handler sees it.
+/// The authenticated caller. Made by `auth` for every request, before any handler sees it.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller {
-    /// Where they are, for people and for records.
+pub(crate) struct RequestCaller {
+    /// Place of the caller, for users and for records.
     pub(crate) place: String,
-    /// How far they may go.
-    pub(crate) scope: Scope,
-    /// The only sessions there are for them; all if nothing is said.
+    pub(crate) scope: AccessScope,
+    /// The only sessions that the caller may see; all if `None`.
     pub(crate) sessions: Option<BTreeSet<SessionId>>,
-    /// The session whose agent it is: what it starts is that session's child.
+    /// Session whose agent the caller is: sessions that it starts are children of that session.
     pub(crate) agent: Option<SessionId>,
-    /// Others that it is inside of as well; see [`Ctx::also`].
+    /// Other sessions that the caller runs inside of; see [`VerbContext::also`].
     pub(crate) also: Vec<SessionId>,
     /// The token or login that let the caller in; `None` if the local socket did.
-    pub(crate) pass: Option<Arc<Pass>>,
+    pub(crate) pass: Option<Arc<VerifiedToken>>,
 }
 
-impl Caller {
-    /// What a verb needs to act for them.
-    pub(crate) fn ctx(&self, gate: &Gate) -> Ctx {
-        Ctx {
+impl RequestCaller {
+    /// The context for verbs on behalf of this caller.
+    pub(crate) fn ctx(&self, gate: &AppState) -> VerbContext {
+        VerbContext {
             home: gate.home.clone(),
             place: self.place.clone(),
             size: None,
             parent: self.agent.clone(),
             also: self.also.clone(),
-            // A caller that cannot be told may only read; `auth` enforces that.
+            // A caller whose session is unknown may only read; `auth` enforces that.
             unseen: None,
             scope: self.scope,
         }
     }
 
-    /// What decides how much they see of a session.
-    pub(crate) fn viewer(&self) -> Viewer {
-        Viewer { scope: self.scope, sessions: self.sessions.clone() }
+    /// The rights by which a session is redacted for this caller.
+    pub(crate) fn viewer(&self) -> ViewerRights {
+        ViewerRights { scope: self.scope, sessions: self.sessions.clone() }
     }
 
-    /// Whether there is such a session, as far as they may know.
+    /// True if the caller may know of this session.
     pub(crate) fn may_see(&self, id: &SessionId) -> bool {
         self.sessions.as_ref().is_none_or(|sessions| sessions.contains(id))
     }
 
-    /// How far they may go on another host. Whoever is inside of a session here is a stranger there.
-    pub(crate) fn scope_elsewhere(&self, gate: &Gate) -> Scope {
+    /// The scope of the caller on another host. That host does not know the session that a caller is inside of, so
+    /// the grant is applied here.
+    pub(crate) fn scope_elsewhere(&self, gate: &AppState) -> AccessScope {
         let agents = self.agent.iter().chain(&self.also);
-        agents.map(|agent| scope_elsewhere(grant_of(&gate.home, agent))).fold(self.scope, Scope::min)
+        agents.map(|agent| scope_elsewhere(grant_of(&gate.home, agent))).fold(self.scope, AccessScope::min)
     }
 
-    /// Refuses who has some sessions only, where it is about all.
-    pub(crate) fn needs_all_sessions(&self) -> Result<(), Fault> {
+    /// Refuses a caller that is limited to some sessions.
+    pub(crate) fn needs_all_sessions(&self) -> Result<(), HttpProblem> {
         match &self.sessions {
             None => Ok(()),
             Some(_) => Err(Problem::new(
-                Code::NotAllowed,
-                "your token is for some sessions only, and this is not",
+                ProblemCode::NotAllowed,
+                "your token is limited to some sessions, and this request concerns all",
             )
             .hint("the owner of the gateway can make a token for all: `berth token new` without --session")
             .into()),
         }
     }
 
-    /// Refuses an agent what is about no session in particular and beyond its grant. What is about one is looked at
-    /// by whoever does it (its keeper, or the verb), because there its children are its own.
-    pub(crate) fn may_as_an_agent(&self, gate: &Gate, scope: Scope, path: &str) -> Result<(), Fault> {
+    /// Refuses an agent a request beyond its grant that is about no session in particular. A request about one session
+    /// is checked by its keeper, or by the verb, because there an agent's own children count.
+    pub(crate) fn check_agent_route(
+        &self,
+        gate: &AppState,
+        scope: AccessScope,
+        path: &str,
+    ) -> Result<(), HttpProblem> {
         let is_about_one = ["{session}", "/v1/helpers"].iter().any(|part| path.contains(part));
         match scope {
-            Scope::Read | Scope::Send => Ok(()),
-            Scope::Control if is_about_one => Ok(()),
-            Scope::Control => Ok(self.ctx(gate).may_at_all(Deed::Sweep, path)?),
-            // `needs` asks for the grant itself.
-            Scope::Admin => Ok(()),
+            AccessScope::Read | AccessScope::Send => Ok(()),
+            AccessScope::Control if is_about_one => Ok(()),
+            AccessScope::Control => Ok(self.ctx(gate).may_at_all(CallerAction::Sweep, path)?),
+            // `needs` checks the grant itself.
+            AccessScope::Admin => Ok(()),
         }
     }
 
-    /// Refuses who may not go so far.
-    pub(crate) fn needs(&self, scope: Scope) -> Result<(), Fault> {
+    /// Refuses a caller without this scope.
+    pub(crate) fn needs(&self, scope: AccessScope) -> Result<(), HttpProblem> {
         if self.scope >= scope {
             return Ok(());
         }
         if self.agent.is_some() {
-            let what = format!("this needs the grant `{scope}`, and it comes from inside of a session");
-            return Err(Problem::new(Code::NotAllowed, what)
-                .hint(format!("ask a person; or let them start the session with --grant {scope}"))
+            let what = format!("this request needs the grant `{scope}`, and comes from inside of a session");
+            return Err(Problem::new(ProblemCode::NotAllowed, what)
+                .hint(format!("ask a person to start the session with --grant {scope}"))
                 .into());
         }
-        let what = format!("this needs the scope `{scope}`, and yours is `{}`", self.scope);
+        let what = format!("this request needs the scope `{scope}`, and yours is `{}`", self.scope);
         let hint =
             format!("the owner of the gateway can make another token: `berth token new --scope {scope}`");
-        Err(Problem::new(Code::NotAllowed, what).hint(hint).into())
+        Err(Problem::new(ProblemCode::NotAllowed, what).hint(hint).into())
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Caller {
-    type Rejection = Fault;
+impl<S: Sync> FromRequestParts<S> for RequestCaller {
+    type Rejection = HttpProblem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
-        let none = || Problem::new(Code::Bug, "a request came past the door unseen").into();
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, HttpProblem> {
+        let none =
+            || Problem::new(ProblemCode::Bug, "a request reached its handler without authentication").into();
         parts.extensions.get::<Self>().cloned().ok_or_else(none)
     }
 }
 
 /// The session that `{session}` in the path means: a name or an id.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct RequestedSession {
     pub(crate) id: SessionId,
-    /// As they called it.
+    /// The name or id, as the request has it.
     pub(crate) handle: String,
-    /// Who asks.
-    pub(crate) caller: Caller,
-    /// To act for them.
-    pub(crate) ctx: Ctx,
+    pub(crate) caller: RequestCaller,
+    pub(crate) ctx: VerbContext,
 }
 
-impl FromRequestParts<Arc<Gate>> for Target {
-    type Rejection = Fault;
+impl FromRequestParts<Arc<AppState>> for RequestedSession {
+    type Rejection = HttpProblem;
 
-    async fn from_request_parts(parts: &mut Parts, gate: &Arc<Gate>) -> Result<Self, Fault> {
-        let caller = Caller::from_request_parts(parts, gate).await?;
+    async fn from_request_parts(parts: &mut Parts, gate: &Arc<AppState>) -> Result<Self, HttpProblem> {
+        let caller = RequestCaller::from_request_parts(parts, gate).await?;
         let params = RawPathParams::from_request_parts(parts, gate).await;
-        let params = params.map_err(|_| Fault::usage("the path is not UTF-8"))?;
+        let params = params.map_err(|_| HttpProblem::usage("the path is not UTF-8"))?;
         let handle = params.iter().find(|(name, _)| *name == "session").map(|(_, value)| value.to_owned());
-        let handle = handle.ok_or_else(|| Fault::usage("no session is named"))?;
+        let handle = handle.ok_or_else(|| HttpProblem::usage("no session is named"))?;
         Self::find(gate, caller, handle).await
     }
 }
 
-impl Target {
-    /// The session that somebody calls so, if there is one for them.
-    pub(crate) async fn find(gate: &Gate, caller: Caller, handle: String) -> Result<Self, Fault> {
+impl RequestedSession {
+    /// Finds the session with this name or id, if the caller may see it.
+    pub(crate) async fn find(
+        gate: &AppState,
+        caller: RequestCaller,
+        handle: String,
+    ) -> Result<Self, HttpProblem> {
         let ctx = caller.ctx(gate);
-        // One look at a directory holds up nobody; whoever is called by name is asked.
+        // An id needs one look at a directory, which is fast. A name may need a request to a keeper.
         let whole = SessionId::parse(&handle).filter(|id| ctx.home.session(id).exists());
         let id = match whole {
             Some(id) => id,
             None => {
                 let (home, named) = (ctx.home.clone(), handle.clone());
-                let found = work(move || home.find(&named).map_err(|problem| or_no_store(&home, problem)));
+                let found = run_blocking(move || {
+                    home.find(&named).map_err(|problem| or_store_unreadable(&home, problem))
+                });
                 found.await.map_err(|fault| match fault.problem.code {
-                    Code::NotFound | Code::Usage => not_there(&handle),
-                    // What is wrong with a session that is none of their business is none of it either.
-                    code if caller.sessions.is_some() && code != Code::Unreachable => not_there(&handle),
+                    ProblemCode::NotFound | ProblemCode::Usage => not_there(&handle),
+                    // A problem with a session that the caller may not see is hidden as well.
+                    code if caller.sessions.is_some() && code != ProblemCode::Unreachable => {
+                        not_there(&handle)
+                    }
                     _ => fault,
                 })?
             }
@@ -166,9 +178,9 @@ impl Target {
     }
 }
 
-/// The same words for what is not there and for what is none of their business.
-fn not_there(handle: &str) -> Fault {
-    Problem::new(Code::NotFound, format!("there is no session `{}`", handle.escape_debug()))
+/// Error for a missing session, and for one that the caller may not see: both get the same text.
+fn not_there(handle: &str) -> HttpProblem {
+    Problem::new(ProblemCode::NotFound, format!("there is no session `{}`", handle.escape_debug()))
         .hint("GET /v1/sessions lists them")
         .into()
 }

@@ -1,10 +1,10 @@
-//! What can be counted, for Prometheus.
+//! Metrics for Prometheus.
 //!
-//! Promise: what is told about sessions and turns follows from their journals, so it is the same after the gateway
-//! was killed; only what is about the gateway itself begins at zero. A journal is read once, and then only what is
-//! new in it.
-//! Not here: who may see it (see `http::system`), a page to look at it (docs/grafana).
-//! Start with [`Metrics::new`]; `sessions` looks at sessions.
+//! Promise: metrics about sessions and turns are derived from their journals, so a restart of the gateway does not
+//! change them; only metrics about the gateway itself begin at zero. A journal is read once, and then only its new
+//! events.
+//! Not here: access to the metrics (see `http::system`), a dashboard (docs/grafana).
+//! Start with [`GatewayMetrics::new`]; `sessions` reads the sessions.
 
 mod sessions;
 
@@ -22,18 +22,18 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::one_look::OneLook;
-pub(crate) use sessions::Sessions;
+use crate::single_flight::SingleFlight;
+pub(crate) use sessions::SessionMetrics;
 
-/// From what is in memory to what waits for a keeper.
+/// Buckets from reads of memory to requests that wait for a keeper.
 const REQUEST_SECONDS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0, 30.0];
 
-/// Everything that is counted.
+/// Metrics of the gateway, and those of its sessions.
 #[derive(Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct GatewayMetrics {
     registry: Registry,
-    requests: Family<Answered, Counter>,
-    request_seconds: Family<OfRoute, Histogram, fn() -> Histogram>,
+    requests: Family<RequestLabels, Counter>,
+    request_seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
     pub(crate) connections: Gauge,
     pub(crate) connections_refused: Counter,
     pub(crate) connections_evicted: Counter,
@@ -41,50 +41,47 @@ pub(crate) struct Metrics {
     pub(crate) panics: Counter,
     memory: Gauge<i64>,
     open_files: Gauge,
-    sessions: Mutex<Sessions>,
-    /// Who looks at all of it.
-    pub(crate) looks: OneLook<Result<Bytes, Problem>>,
+    sessions: Mutex<SessionMetrics>,
+    /// Coalesces concurrent requests for the metrics.
+    pub(crate) looks: SingleFlight<Result<Bytes, Problem>>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct Answered {
+struct RequestLabels {
     route: &'static str,
     method: &'static str,
     status: u16,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct OfRoute {
+struct RouteLabels {
     route: &'static str,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct Build {
+struct BuildLabels {
     version: &'static str,
 }
 
-impl Metrics {
-    /// Nothing is counted yet. `restarts` is how often this process replaced its own program.
+impl GatewayMetrics {
+    /// Makes metrics at zero. `restarts` is the number of times that this process replaced its own program.
     pub(crate) fn new(restarts: u64) -> Self {
         let mut registry = Registry::with_prefix("berth");
-        let build = Family::<Build, Gauge>::default();
-        build.get_or_create(&Build { version: env!("CARGO_PKG_VERSION") }).set(1);
-        registry.register("build_info", "The version of the gateway", build);
+        let build = Family::<BuildLabels, Gauge>::default();
+        build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
+        registry.register("build_info", "Version of the gateway", build);
         let restarted = Counter::<u64, AtomicU64>::default();
         restarted.inc_by(restarts);
-        registry.register(
-            "gateway_restarts",
-            "How often the gateway stood still and replaced its own program",
-            restarted,
-        );
-        let requests = Family::<Answered, Counter>::default();
+        registry.register("gateway_restarts", "Restarts in place after the gateway was stuck", restarted);
+        let requests = Family::<RequestLabels, Counter>::default();
         registry.register("http_requests", "Requests that were answered", requests.clone());
-        let request_seconds = Family::<OfRoute, Histogram, fn() -> Histogram>::new_with_constructor(|| {
-            Histogram::new(REQUEST_SECONDS)
-        });
+        let request_seconds =
+            Family::<RouteLabels, Histogram, fn() -> Histogram>::new_with_constructor(|| {
+                Histogram::new(REQUEST_SECONDS)
+            });
         registry.register_with_unit(
             "http_request",
-            "How long a request took to the first byte of its answer",
+            "Time from a request to the first byte of its answer",
             Unit::Seconds,
             request_seconds.clone(),
         );
@@ -93,7 +90,7 @@ impl Metrics {
         let connections_refused = Counter::default();
         registry.register(
             "http_connections_refused",
-            "Connections there was no room for",
+            "Connections that were refused at the connection limit",
             connections_refused.clone(),
         );
         let connections_evicted = Counter::default();
@@ -105,17 +102,16 @@ impl Metrics {
         let events_sent = Counter::default();
         registry.register("events_sent", "Events that were sent on streams", events_sent.clone());
         let panics = Counter::default();
-        registry.register("gateway_panics", "Requests the gateway made a mistake with", panics.clone());
-        let memory = Gauge::default();
-        registry.register_with_unit(
-            "gateway_memory",
-            "What the gateway has in memory",
-            Unit::Bytes,
-            memory.clone(),
+        registry.register(
+            "gateway_panics",
+            "Requests that failed because of a bug in the gateway",
+            panics.clone(),
         );
+        let memory = Gauge::default();
+        registry.register_with_unit("gateway_memory", "Memory of the gateway", Unit::Bytes, memory.clone());
         let open_files = Gauge::default();
         registry.register("gateway_open_files", "Files and sockets the gateway has open", open_files.clone());
-        let sessions = Mutex::new(Sessions::register(&mut registry));
+        let sessions = Mutex::new(SessionMetrics::register(&mut registry));
         Self {
             registry,
             requests,
@@ -128,22 +124,22 @@ impl Metrics {
             memory,
             open_files,
             sessions,
-            looks: OneLook::default(),
+            looks: SingleFlight::default(),
         }
     }
 
-    /// A request was answered.
+    /// Counts an answered request.
     pub(crate) fn answered(&self, route: &'static str, method: &Method, status: StatusCode, took: Duration) {
         let method = word(method);
-        self.requests.get_or_create(&Answered { route, method, status: status.as_u16() }).inc();
-        self.request_seconds.get_or_create(&OfRoute { route }).observe(took.as_secs_f64());
+        self.requests.get_or_create(&RequestLabels { route, method, status: status.as_u16() }).inc();
+        self.request_seconds.get_or_create(&RouteLabels { route }).observe(took.as_secs_f64());
     }
 
-    /// All of it, as Prometheus reads it. Looks at sessions: it waits for the disk.
-    pub(crate) fn text(&self, home: &berth_store::Home) -> String {
+    /// Writes the metrics as text for Prometheus. Reads sessions, so it waits for the disk.
+    pub(crate) fn text(&self, home: &berth_store::StateDir) -> String {
         self.memory.set(memory_bytes().unwrap_or_default());
         self.open_files.set(std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as i64));
-        // Two that ask at the same moment would count what is new twice.
+        // Two concurrent reads would count new events twice.
         let mut sessions = self.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         sessions.look(home);
         let mut text = String::new();
@@ -153,7 +149,7 @@ impl Metrics {
     }
 }
 
-/// A method that is ours; others are many, and chosen by strangers.
+/// The name of a known method; others could be any text that a client chose.
 fn word(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

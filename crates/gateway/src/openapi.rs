@@ -1,9 +1,9 @@
 //! The description of the API (OpenAPI 3.1), made from the table of routes.
 //!
-//! Promise: every route of the table is in it and nothing else; every status a route may answer with is named, with the
-//! shape of its body. Tests hold real answers against it.
-//! Not here: what a route takes and gives (see `routes` and the handlers), shapes (the types themselves).
-//! Start with [`description`]. Why it is so: docs/design/openapi.md.
+//! Promise: the description has every route of the table and no other; it names every status that a route may answer
+//! with, and the schema of the body. Tests compare it with real answers.
+//! Not here: requests and answers of a route (see `routes` and the handlers), schemas (derived from the types).
+//! Start with [`description`]. Reasons: docs/design/openapi.md.
 
 mod problems;
 mod schemas;
@@ -12,28 +12,28 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::routes::{self, Route, Takes};
-use schemas::Schemas;
+use crate::routes::{self, Route, RouteRequest};
+use schemas::SchemaSets;
 
-/// Nouns in the order of the description, with what they are, and the first part of a path that is about them.
+/// Nouns of the API, in the order of the description, each with a text. See [`noun`] for the paths of each.
 const NOUNS: [(&str, &str); 12] = [
-    ("sessions", "Sessions: the list, one, making, changing, ending and deleting."),
+    ("sessions", "Sessions: list, read, create, change, end and delete."),
     ("turns", "Turns: prompts to an agent, and their results."),
-    ("queue", "What waits in a session."),
-    ("answers", "Questions of an agent, and their answers."),
-    ("events", "What happened, in pages or as it happens."),
-    ("terminal", "Output, screen, typing, and the terminal itself."),
-    ("evidence", "Why something is said: facts, processes, ports, and what can be found."),
+    ("queue", "Queues: the turns that wait in a session."),
+    ("answers", "Answers to the questions of an agent."),
+    ("events", "Events of sessions, in pages or as a stream."),
+    ("terminal", "Terminals: output, screen, typing, and attaching."),
+    ("evidence", "Evidence for the state of sessions: facts, processes, ports, and searches."),
     ("helpers", "Helpers: servers that sessions share."),
-    ("hosts", "Other hosts."),
-    ("tokens", "Who may do what."),
-    ("gateway", "The gateway itself."),
-    ("page", "The page for browsers, and logging in."),
+    ("hosts", "Other hosts, and requests that are passed on to them."),
+    ("tokens", "Tokens, logins and links, and the rights of the caller."),
+    ("gateway", "The gateway itself: health, metrics and this description."),
+    ("page", "The page for browsers, and its login."),
 ];
 
-/// The whole description.
+/// The whole description, as a JSON document.
 pub fn description() -> Value {
-    let mut schemas = Schemas::default();
+    let mut schemas = SchemaSets::default();
     let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
     for route in routes::all() {
         let operation = operation(&route, &mut schemas);
@@ -46,7 +46,7 @@ pub fn description() -> Value {
         "openapi": "3.1.0",
         "info": {
             "title": "berth",
-            "description": "AI agent sessions: one writer each, nothing that was said is lost.\n\nEvery response that \
+            "description": "AI agent sessions: each has one writer, and no accepted turn is lost.\n\nEvery response that \
              is not a success is a `Problem` (`application/problem+json`, RFC 9457): branch on its `code`, show \
              people its \
                 `title` and `detail`.",
@@ -72,12 +72,12 @@ pub fn description() -> Value {
     whole
 }
 
-/// A path as OpenAPI writes it: `{*rest}` is what axum calls all that is left.
+/// A path as OpenAPI writes it. axum writes `{*rest}` for a parameter that takes the rest of the path.
 pub fn template(path: &str) -> String {
     path.replace("{*", "{")
 }
 
-/// The noun a path is about.
+/// The noun that a path belongs to.
 fn noun(path: &str) -> &'static str {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     match parts.as_slice() {
@@ -97,7 +97,7 @@ fn noun(path: &str) -> &'static str {
     }
 }
 
-fn operation(route: &Route, schemas: &mut Schemas) -> Value {
+fn operation(route: &Route, schemas: &mut SchemaSets) -> Value {
     let mut description = route.about.to_owned();
     match route.scope {
         Some(scope) => description.push_str(&format!("\n\nNeeds the scope `{scope}`.")),
@@ -116,9 +116,9 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     });
     match &route.takes {
         None => {}
-        Some(Takes { media_type, schema }) => {
+        Some(RouteRequest { media_type, schema }) => {
             let schema = schemas.taken(*schema);
-            // Without a body everything that may be left out is.
+            // The body may be absent if all of its fields may be.
             let required = schemas.is_required(&schema);
             operation["requestBody"] =
                 json!({"required": required, "content": {*media_type: {"schema": schema}}});
@@ -141,7 +141,7 @@ fn parameters(route: &Route) -> Vec<Value> {
         );
     }
     if let Some(query) = route.query {
-        parameters.extend(Schemas::query(query));
+        parameters.extend(SchemaSets::query(query));
     }
     for (name, about) in &route.headers {
         let schema = match *name {
@@ -158,33 +158,33 @@ fn parameters(route: &Route) -> Vec<Value> {
     parameters
 }
 
-/// What a part of a path is.
+/// Description and schema of a path parameter.
 fn path_parameter(name: &str) -> (&'static str, Value) {
     match name {
         "agent" => (
-            "The kind of the conversation, as `conversation_kind` of an agent has it.",
+            "Kind of the conversation, as `conversation_kind` of an agent has it.",
             json!({"type": "string", "minLength": 1}),
         ),
         "conversation" => {
-            ("The conversation, by the agent's own id.", json!({"type": "string", "minLength": 1}))
+            ("Id of the conversation, as its agent names it.", json!({"type": "string", "minLength": 1}))
         }
-        "session" => ("The session, by its name or id.", json!({"type": "string", "minLength": 1})),
+        "session" => ("Name or id of the session.", json!({"type": "string", "minLength": 1})),
         "turn" => (
-            "The turn, by its number in the session.",
+            "Number of the turn in the session.",
             json!({"type": "integer", "format": "uint64", "minimum": 1, "maximum": u64::MAX}),
         ),
-        "port" => ("The port.", json!({"type": "integer", "minimum": 1, "maximum": u16::MAX})),
-        "helper" => ("The helper, by its name or id.", json!({"type": "string", "minLength": 1})),
-        "token" => ("The token, by its name or id.", json!({"type": "string", "minLength": 1})),
-        "host" => ("The host, by its name.", json!({"type": "string", "minLength": 1})),
+        "port" => ("Number of the port.", json!({"type": "integer", "minimum": 1, "maximum": u16::MAX})),
+        "helper" => ("Name or id of the helper.", json!({"type": "string", "minLength": 1})),
+        "token" => ("Name or id of the token.", json!({"type": "string", "minLength": 1})),
+        "host" => ("Name of the host.", json!({"type": "string", "minLength": 1})),
         name if name.starts_with('*') => {
-            ("All the rest of the path; it may have slashes.", json!({"type": "string", "minLength": 1}))
+            ("Rest of the path; it may have slashes.", json!({"type": "string", "minLength": 1}))
         }
         _ => ("", json!({"type": "string", "minLength": 1})),
     }
 }
 
-fn responses(route: &Route, schemas: &mut Schemas) -> Map<String, Value> {
+fn responses(route: &Route, schemas: &mut SchemaSets) -> Map<String, Value> {
     let mut responses: Map<String, Value> = Map::new();
     for gives in &route.gives {
         let status = match gives.status {
@@ -192,7 +192,7 @@ fn responses(route: &Route, schemas: &mut Schemas) -> Map<String, Value> {
             status => status.to_string(),
         };
         let answer = responses.entry(status).or_insert_with(|| json!({"description": gives.about}));
-        // Some have no body by the protocol itself, and of others nobody knows it.
+        // Some statuses have no body by the rules of HTTP, and the body of another host's answer is unknown.
         let has_body = !matches!(gives.status, routes::ANY_STATUS | 101 | 204 | 303 | 304);
         if has_body {
             let schema = gives.schema.map(|schema| json!({"schema": schemas.given(schema)}));
@@ -209,13 +209,13 @@ fn responses(route: &Route, schemas: &mut Schemas) -> Map<String, Value> {
         told["content"][problems::MEDIA_TYPE] = json!({"schema": problem});
         if matches!(status, 429 | 503) {
             told["headers"]["Retry-After"] = json!({
-                "description": "When asking again may help, in seconds.",
+                "description": "Seconds after which a retry may succeed.",
                 "schema": {"type": "integer", "minimum": 0},
             });
         }
         if status == 401 {
             told["headers"]["WWW-Authenticate"] =
-                json!({"description": "How to show who you are.", "schema": {"type": "string"}});
+                json!({"description": "Ways to authenticate.", "schema": {"type": "string"}});
         }
     }
     responses

@@ -1,10 +1,10 @@
-//! The page: files in the binary, served as they are.
+//! Files of the page, embedded in the binary.
 //!
-//! Promise: nothing is read from disk, nothing is asked of another host. A browser that has a file of this version does
-//! not fetch it again; one that has the file of another version never runs it beside ours: the page names all files by a
-//! version that is made of what is in them.
-//! Not here: what the page may do (it is a client as any other, see `auth`), the headers that lock it in.
-//! Start with [`asset`]; why it is built as it is: `docs/design/page.md`.
+//! Promise: the files are never read from disk, and the page needs no other host. A browser that has a file of this
+//! version does not fetch it again. It never runs a file of another version beside ours, because the page names all
+//! files by a version, which is a hash of their contents.
+//! Not here: the rights of the page (it is a client as any other, see `auth`), the headers that confine it.
+//! Start with [`asset`]; reasons: `docs/design/page.md`.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -16,17 +16,17 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use berth_api::{Code, Scope};
+use berth_api::{AccessScope, ProblemCode};
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use crate::routes::{Route, anything, bytes, text};
 
-/// Where the files are.
+/// Prefix of the paths of the files.
 const ASSETS: &str = "/assets/";
-/// How the version in a path begins.
+/// Prefix of the version in a path.
 const VERSION_MARK: &str = "v-";
-/// Files that do not become smaller by this much are sent as they are.
+/// Smallest gain of compression; other files are sent as they are.
 const LEAST_GAIN_BYTES: usize = 256;
 
 macro_rules! files {
@@ -35,7 +35,7 @@ macro_rules! files {
     };
 }
 
-/// What there is: the path below `/assets/`, and the bytes.
+/// All files: the path below `/assets/`, and the bytes.
 const FILES: &[(&str, &[u8])] = files![
     "index.html",
     "icon.svg",
@@ -78,26 +78,26 @@ const FILES: &[(&str, &[u8])] = files![
     "vendor/xterm.js",
 ];
 
-/// The first file.
+/// Path of the page itself.
 const INDEX: &str = "index.html";
 
-/// One file, ready to be sent.
+/// A file, ready to be sent.
 #[derive(Debug)]
-pub(crate) struct Asset {
-    /// What it is.
+pub(crate) struct PageAsset {
+    /// Media type of the file.
     pub(crate) media_type: &'static str,
-    /// Names these bytes, in quotes.
+    /// Entity tag of these bytes, in quotes.
     pub(crate) etag: String,
     bytes: Bytes,
     gzip: Option<Bytes>,
 }
 
-struct Assets {
+struct PageAssets {
     version: String,
-    by_path: HashMap<&'static str, Asset>,
+    by_path: HashMap<&'static str, PageAsset>,
 }
 
-static ALL: LazyLock<Assets> = LazyLock::new(|| {
+static ALL: LazyLock<PageAssets> = LazyLock::new(|| {
     let mut hash = Sha256::new();
     for (path, bytes) in FILES {
         hash.update(path);
@@ -106,15 +106,15 @@ static ALL: LazyLock<Assets> = LazyLock::new(|| {
     }
     let version = hex(&hash.finalize());
     let by_path = FILES.iter().map(|(path, bytes)| (*path, prepared(path, bytes, &version))).collect();
-    Assets { version, by_path }
+    PageAssets { version, by_path }
 });
 
 fn hex(digest: &[u8]) -> String {
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Files name each other below `/assets/`; here the version comes in.
-fn prepared(path: &str, bytes: &'static [u8], version: &str) -> Asset {
+/// Inserts the version into the paths below `/assets/` by which files name each other.
+fn prepared(path: &str, bytes: &'static [u8], version: &str) -> PageAsset {
     let bytes = match std::str::from_utf8(bytes) {
         Ok(text) if !path.starts_with("vendor/") => {
             Bytes::from(text.replace(ASSETS, &format!("{ASSETS}{VERSION_MARK}{version}/")))
@@ -124,7 +124,12 @@ fn prepared(path: &str, bytes: &'static [u8], version: &str) -> Asset {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     let smaller = encoder.write_all(&bytes).and_then(|()| encoder.finish()).ok();
     let gzip = smaller.filter(|smaller| smaller.len() + LEAST_GAIN_BYTES < bytes.len()).map(Bytes::from);
-    Asset { media_type: media_type(path), etag: format!("\"{}\"", hex(&Sha256::digest(&bytes))), bytes, gzip }
+    PageAsset {
+        media_type: media_type(path),
+        etag: format!("\"{}\"", hex(&Sha256::digest(&bytes))),
+        bytes,
+        gzip,
+    }
 }
 
 fn media_type(path: &str) -> &'static str {
@@ -139,30 +144,30 @@ fn media_type(path: &str) -> &'static str {
     }
 }
 
-/// A file, by the path in a URL, and whether that path names exactly these bytes for ever.
-pub(crate) fn asset(path: &str) -> Option<(&'static Asset, bool)> {
+/// The file for the path in a URL. The flag is true if that path stands for exactly these bytes forever.
+pub(crate) fn asset(path: &str) -> Option<(&'static PageAsset, bool)> {
     let all = &*ALL;
     if path == "/" {
         return all.by_path.get(INDEX).map(|asset| (asset, false));
     }
     let rest = path.strip_prefix(ASSETS)?;
-    // A page that is older than this gateway asks by its own version: what we have is the best there is for it.
+    // A page of an older gateway asks for files of its version: the current files are the best answer.
     match rest.strip_prefix(VERSION_MARK).and_then(|rest| rest.split_once('/')) {
         Some((version, rest)) => all.by_path.get(rest).map(|asset| (asset, version == all.version)),
         None => all.by_path.get(rest).map(|asset| (asset, false)),
     }
 }
 
-/// Where a browser finds this file, for ever.
+/// The path under which a browser may cache this file forever.
 pub(crate) fn address(path: &str) -> String {
     format!("{ASSETS}{VERSION_MARK}{}/{path}", ALL.version)
 }
 
 pub(crate) fn routes() -> Vec<Route> {
-    let file = "a file of the page; 304 for who has it";
-    let route = |path, name, about| Route::get(name, path, Scope::Read, serve).about(about).open();
+    let file = "a file of the page; 304 if the browser has it already";
+    let route = |path, name, about| Route::get(name, path, AccessScope::Read, serve).about(about).open();
     vec![
-        route("/", "page", "The page.").gives_as(200, "it", "text/html", None).gives_as(
+        route("/", "page", "The page.").gives_as(200, "the page", "text/html", None).gives_as(
             304,
             file,
             "text/html",
@@ -177,7 +182,7 @@ pub(crate) fn routes() -> Vec<Route> {
             .gives_as(200, file, "application/manifest+json", Some(anything))
             .gives_as(200, file, "application/octet-stream", Some(bytes))
             .gives_as(304, file, "application/octet-stream", None)
-            .fails(&[Code::NotFound]),
+            .fails(&[ProblemCode::NotFound]),
     ]
 }
 
@@ -188,15 +193,15 @@ async fn serve(uri: Uri, headers: HeaderMap) -> Response {
     }
 }
 
-impl Asset {
+impl PageAsset {
     fn answer(&self, headers: &HeaderMap, is_for_ever: bool) -> Response {
         let cache = if is_for_ever { "public, max-age=31536000, immutable" } else { "no-cache" };
         let about = [(ETAG, self.etag.as_str()), (CACHE_CONTROL, cache), (VARY, "Accept-Encoding")];
         if lists(headers, &IF_NONE_MATCH, |tag| {
             tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == self.etag
         }) {
-            // With its type: what else is said about it (the policy, by `auth`) depends on that, and a browser takes the
-            // headers of a 304 for those of the page it has.
+            // With its media type: other headers (the policy, by `auth`) depend on it, and a browser applies the
+            // headers of a 304 to its cached page.
             return (StatusCode::NOT_MODIFIED, about, [(CONTENT_TYPE, self.media_type)]).into_response();
         }
         let takes_gzip = lists(headers, &ACCEPT_ENCODING, |coding| {
@@ -216,7 +221,7 @@ impl Asset {
     }
 }
 
-/// Whether one of the entries of a header that is a list fits.
+/// True if one of the entries of a list header matches.
 fn lists(headers: &HeaderMap, name: &axum::http::HeaderName, fits: impl Fn(&str) -> bool) -> bool {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|entry| fits(entry.trim()))

@@ -1,7 +1,7 @@
-//! One connection on standard input and output: the other end of ssh, which has said who it is.
+//! HTTP over standard input and output, for the gateway at the other end of ssh. ssh has authenticated the user.
 //!
-//! Promise: it lasts as long as the connection does, also when that becomes a terminal, and no longer than somebody
-//! reads what it says.
+//! Promise: the proxy runs as long as the connection, also after that became a terminal, and stops when no process
+//! reads its output any more.
 
 use std::io;
 use std::pin::Pin;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::http::header;
-use berth_api::{Code, Problem};
-use berth_store::Home;
+use berth_api::{Problem, ProblemCode};
+use berth_store::StateDir;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -18,31 +18,35 @@ use tokio::io::{AsyncRead, ReadBuf, Stdin};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
 
-use crate::auth::{Peer, Wire};
-use crate::gate::Gate;
-use crate::metrics::Metrics;
-use crate::server::Options;
+use crate::app_state::AppState;
+use crate::auth::{ConnectionDetails, ConnectionPeer};
+use crate::metrics::GatewayMetrics;
+use crate::server::ServeOptions;
 
-/// Serves until the other side has heard enough. They may do what this process may.
-pub fn serve_stdio(home: Home) -> Result<(), Problem> {
+/// Serves HTTP on standard input and output until the other side disconnects. Requests have the rights of this process.
+pub fn serve_stdio(home: StateDir) -> Result<(), Problem> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime =
-        runtime.map_err(|error| Problem::new(Code::Refused, format!("the proxy cannot start: {error}")))?;
+    let runtime = runtime
+        .map_err(|error| Problem::new(ProblemCode::Refused, format!("the proxy cannot start: {error}")))?;
     let pid = i32::try_from(std::process::id()).ok();
     let inside = Arc::new(berth_verbs::caller::of_pid(&home, std::process::id()));
-    let peer = Peer::Local { uid: rustix::process::getuid().as_raw(), pid, inside };
-    let router = crate::routes::router(Gate::new(home, Options::default(), Arc::new(Metrics::new(0)))?);
-    let wire = Wire::default();
+    let peer = ConnectionPeer::Local { uid: rustix::process::getuid().as_raw(), pid, inside };
+    let router = crate::routes::router(AppState::new(
+        home,
+        ServeOptions::default(),
+        Arc::new(GatewayMetrics::new(0)),
+    )?);
+    let wire = ConnectionDetails::default();
     runtime.block_on(async {
         let over = CancellationToken::new();
-        let stdin = Counted { stdin: tokio::io::stdin(), _in_use: over.clone().drop_guard() };
+        let stdin = GuardedStdin { stdin: tokio::io::stdin(), _in_use: over.clone().drop_guard() };
         let stdio = wire.leash.hold(tokio::io::join(stdin, tokio::io::stdout()));
         let router = router.map_request(move |mut request: axum::http::Request<hyper::body::Incoming>| {
             request.extensions_mut().insert(peer.clone());
             request.extensions_mut().insert(wire.clone());
             request
         });
-        let signs = Signs::watched();
+        let signs = HangupSignals::watched();
         let streams = signs.streams.clone();
         let router = router.map_response(move |response: axum::response::Response| {
             let kind = response.headers().get(header::CONTENT_TYPE);
@@ -54,7 +58,7 @@ pub fn serve_stdio(home: Home) -> Result<(), Problem> {
         let served = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .half_close(true)
-            // ssh says when the other side is gone; it may have nothing to ask for long.
+            // ssh detects a lost peer, and the peer may send no request for long.
             .header_read_timeout(None)
             .serve_connection(TokioIo::new(stdio), TowerToHyperService::new(router))
             .with_upgrades();
@@ -62,12 +66,12 @@ pub fn serve_stdio(home: Home) -> Result<(), Problem> {
             if let Err(error) = served.await {
                 tracing::debug!(%error, "the connection was interrupted");
             }
-            // One that became a terminal is no longer served as HTTP, but it is not over: somebody else has it now.
+            // After an upgrade the connection is no longer served as HTTP, but it lives on in its handler.
             over.cancelled().await;
         };
         tokio::select! {
             () = served => {}
-            () = signs.gone() => {}
+            () = signs.closed() => {}
         }
     });
     // A thread may still wait for standard input.
@@ -75,19 +79,19 @@ pub fn serve_stdio(home: Home) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What tells that the other side is gone.
+/// Signs that the other side has disconnected.
 #[derive(Clone, Default)]
-struct Signs {
-    /// Nobody says anything more. They may still wait for an answer.
+struct HangupSignals {
+    /// End of standard input: the other side sends no more requests, but may still wait for an answer.
     asked_all: CancellationToken,
-    /// Nobody can read our standard output.
+    /// No process can read our standard output.
     deserted: CancellationToken,
-    /// Events are told here: that is an answer without end, to somebody who asks nothing more, and hears nothing for
-    /// long. It is not for whoever closed their end, for that is how ssh says that a gateway was killed.
+    /// This connection has an event stream: an endless answer, for which end of input and silence are normal. Then the
+    /// end of standard input ends the proxy, because that is how ssh shows that a gateway was killed.
     streams: CancellationToken,
 }
 
-impl Signs {
+impl HangupSignals {
     /// Watches both ends. The thread waits for nothing else, and ends with the process.
     fn watched() -> Self {
         let signs = Self::default();
@@ -115,8 +119,8 @@ impl Signs {
         signs
     }
 
-    /// Nobody waits for anything any more.
-    async fn gone(self) {
+    /// Waits until the other side has disconnected.
+    async fn closed(self) {
         let no_more_events = async {
             self.asked_all.cancelled().await;
             self.streams.cancelled().await;
@@ -128,13 +132,13 @@ impl Signs {
     }
 }
 
-/// Standard input, and a sign for when nobody has it any more.
-struct Counted {
+/// Standard input, with a sign for when its reader was dropped.
+struct GuardedStdin {
     stdin: Stdin,
     _in_use: DropGuard,
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for GuardedStdin {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

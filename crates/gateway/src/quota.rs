@@ -1,88 +1,88 @@
-//! How much one caller may have under way at once: requests, event streams, waits, and the forms of strangers.
+//! Limits on concurrent requests of one caller: requests, event streams, waits, and login forms.
 //!
-//! Promise: a caller at a limit loses its own oldest stream or wait to the new one, and is told why; it takes nothing
-//! from others. One token alone can never fill the connections of its address. The owner at the local socket has no
-//! limit here.
+//! Promise: at its limit a caller loses its own oldest stream or wait to the new one, and is told the reason; other
+//! callers lose nothing. One token alone can never fill the connections of its address. The owner at the local socket
+//! has no limit here.
 //! Not here: terminals (see `live::terminals`), connections (see `server::limits`).
-//! Start with [`Quotas::stay`] and [`Quotas::request`].
+//! Start with [`RequestQuotas::stay`] and [`RequestQuotas::request`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::failures;
-use crate::auth::leash::Leash;
-use crate::caller::Caller;
-use crate::counts::{Counted, Counts};
-use crate::fault::Fault;
-use crate::live::terminals::{Holder, holder};
+use crate::auth::revocation::RevocationHandle;
+use crate::caller::RequestCaller;
+use crate::http_problem::HttpProblem;
+use crate::key_counts::{CountGuard, KeyCounts};
+use crate::live::terminal_limits::{QuotaOwner, holder};
 
-/// The event streams of one token: one in so many of all connections, 512 of 4096.
+/// Divisor for the event streams of one token: one in so many of all connections, 512 of 4096.
 const STREAM_SHARE: usize = 8;
-/// The waits of one token: one in so many of all connections, 512 of 4096.
+/// Divisor for the waits of one token: one in so many of all connections, 512 of 4096.
 const WAIT_SHARE: usize = 8;
-/// The requests of one token that are under way, in eighths of all connections: fewer than one address may have.
+/// Concurrent requests of one token, in eighths of all connections: fewer than one address may have.
 const REQUEST_EIGHTHS: usize = 3;
-/// The requests of one address behind a trusted proxy: as many as an address that connects itself.
+/// Concurrent requests of one address behind a trusted proxy: as many as an address that connects directly.
 const ADDRESS_EIGHTHS: usize = 4;
-/// The least value of each limit, for hosts where few files may be open.
+/// Smallest value of each limit, for hosts where few files may be open.
 const LEAST: usize = 4;
-/// Bodies of unknown callers, all of them together. A real form fits into one packet.
+/// Number of concurrent login forms of unknown callers, all of them together. A real form fits into one packet.
 const MOST_FORMS: usize = 16;
-/// How long a stream that was closed may take to send its last event before its connection is cut.
+/// Time for a closed stream to send its last event before its connection is cut.
 const GRACE: Duration = Duration::from_secs(1);
-/// When there may be room again, in seconds.
+/// Time after which there may be room again, in seconds.
 const RETRY_SECONDS: u64 = 5;
 
 /// A request that lasts until its caller or the gateway ends it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Lasting {
+pub(crate) enum LastingKind {
     Stream,
     Wait,
     /// The body of a login.
     Form,
 }
 
-/// Whose requests a limit counts.
+/// Owner of the requests that a limit counts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Whose {
-    Caller(Holder),
+enum QuotaKey {
+    Caller(QuotaOwner),
     /// A client behind a trusted proxy.
     Address(IpAddr),
     Strangers,
 }
 
-/// What all callers have under way.
+/// Concurrent requests of all callers.
 #[derive(Debug)]
-pub(crate) struct Quotas {
+pub(crate) struct RequestQuotas {
     connections: usize,
-    requests: Counts<Whose>,
-    open: Mutex<Open>,
+    requests: KeyCounts<QuotaKey>,
+    open: Mutex<OpenRequests>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenRequests {
     next: u64,
-    /// By number: the oldest comes first.
-    lasting: HashMap<(Whose, Lasting), BTreeMap<u64, Sign>>,
+    /// Lasting requests by number, so the oldest comes first.
+    lasting: HashMap<(QuotaKey, LastingKind), BTreeMap<u64, RequestCloser>>,
 }
 
 /// The means to end a lasting request.
 #[derive(Clone, Debug)]
-struct Sign {
+struct RequestCloser {
     /// Cancelled when the request has to end.
     closed: CancellationToken,
     /// Cancelled when the request has ended.
     done: CancellationToken,
     /// Cuts the connection of the request.
-    leash: Option<Leash>,
+    leash: Option<RevocationHandle>,
 }
 
-impl Sign {
+impl RequestCloser {
     /// Ends the request: by its own last event, or by cutting its connection if its client does not read.
     fn close(self) {
         self.closed.cancel();
@@ -95,17 +95,17 @@ impl Sign {
     }
 }
 
-impl Quotas {
-    /// For a gateway with so many connections.
+impl RequestQuotas {
+    /// Makes the limits for a gateway with this number of connections.
     pub(crate) fn new(connections: usize) -> Arc<Self> {
-        Arc::new(Self { connections, requests: Counts::default(), open: Mutex::default() })
+        Arc::new(Self { connections, requests: KeyCounts::default(), open: Mutex::default() })
     }
 
-    fn most(&self, what: Lasting) -> usize {
+    fn limit(&self, what: LastingKind) -> usize {
         match what {
-            Lasting::Stream => (self.connections / STREAM_SHARE).max(LEAST),
-            Lasting::Wait => (self.connections / WAIT_SHARE).max(LEAST),
-            Lasting::Form => MOST_FORMS,
+            LastingKind::Stream => (self.connections / STREAM_SHARE).max(LEAST),
+            LastingKind::Wait => (self.connections / WAIT_SHARE).max(LEAST),
+            LastingKind::Form => MOST_FORMS,
         }
     }
 
@@ -113,40 +113,50 @@ impl Quotas {
     /// names it.
     pub(crate) fn request(
         self: &Arc<Self>,
-        caller: Option<&Caller>,
+        caller: Option<&RequestCaller>,
         forwarded: Option<IpAddr>,
-    ) -> Result<Arc<Underway>, Fault> {
-        let caller = caller.and_then(holder).map(|holder| (Whose::Caller(holder), REQUEST_EIGHTHS));
-        let address = forwarded.map(|ip| (Whose::Address(failures::place(ip)), ADDRESS_EIGHTHS));
+    ) -> Result<Arc<RequestPermit>, HttpProblem> {
+        let caller = caller.and_then(holder).map(|holder| (QuotaKey::Caller(holder), REQUEST_EIGHTHS));
+        let address = forwarded.map(|ip| (QuotaKey::Address(failures::place(ip)), ADDRESS_EIGHTHS));
         let counted = caller.into_iter().chain(address).map(|(whose, eighths)| {
             let most = (self.connections * eighths / 8).max(LEAST);
             let ends =
                 || self.open().close_oldest(&whose).then(|| self.requests.enter(whose.clone(), usize::MAX));
-            let who = if matches!(whose, Whose::Caller(_)) { "your token" } else { "your address" };
+            let who = if matches!(whose, QuotaKey::Caller(_)) { "your token" } else { "your address" };
             self.requests
                 .enter(whose.clone(), most)
                 .or_else(|| ends().flatten())
                 .ok_or_else(|| full(format!("{who} has {most} requests under way already")))
         });
-        Ok(Arc::new(Underway { _counted: counted.collect::<Result<_, _>>()? }))
+        Ok(Arc::new(RequestPermit { _counted: counted.collect::<Result<_, _>>()? }))
     }
 
     /// Makes room for a lasting request of this caller: at its limit, its oldest one of that kind is closed.
-    pub(crate) fn stay(self: &Arc<Self>, caller: &Caller, what: Lasting, leash: Option<Leash>) -> Stay {
-        self.enter(holder(caller).map(Whose::Caller), what, leash)
+    pub(crate) fn stay(
+        self: &Arc<Self>,
+        caller: &RequestCaller,
+        what: LastingKind,
+        leash: Option<RevocationHandle>,
+    ) -> LastingPermit {
+        self.enter(holder(caller).map(QuotaKey::Caller), what, leash)
     }
 
     /// Makes room for the body of an unknown caller: at the limit the oldest such body is given up.
-    pub(crate) fn form(self: &Arc<Self>) -> Stay {
-        self.enter(Some(Whose::Strangers), Lasting::Form, None)
+    pub(crate) fn form(self: &Arc<Self>) -> LastingPermit {
+        self.enter(Some(QuotaKey::Strangers), LastingKind::Form, None)
     }
 
-    fn enter(self: &Arc<Self>, whose: Option<Whose>, what: Lasting, leash: Option<Leash>) -> Stay {
-        let sign = Sign { closed: CancellationToken::new(), done: CancellationToken::new(), leash };
+    fn enter(
+        self: &Arc<Self>,
+        whose: Option<QuotaKey>,
+        what: LastingKind,
+        leash: Option<RevocationHandle>,
+    ) -> LastingPermit {
+        let sign = RequestCloser { closed: CancellationToken::new(), done: CancellationToken::new(), leash };
         let Some(whose) = whose else {
-            return Stay { quotas: self.clone(), key: None, number: 0, sign, what };
+            return LastingPermit { quotas: self.clone(), key: None, number: 0, sign, what };
         };
-        let (key, most) = ((whose, what), self.most(what));
+        let (key, most) = ((whose, what), self.limit(what));
         let mut open = self.open();
         open.next += 1;
         let number = open.next;
@@ -157,18 +167,18 @@ impl Quotas {
         if let Some((_, oldest)) = oldest {
             oldest.close();
         }
-        Stay { quotas: self.clone(), key: Some(key), number, sign, what }
+        LastingPermit { quotas: self.clone(), key: Some(key), number, sign, what }
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenRequests> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Open {
+impl OpenRequests {
     /// Closes the oldest stream of a caller, or else its oldest wait. Returns whether there was one.
-    fn close_oldest(&mut self, whose: &Whose) -> bool {
-        for what in [Lasting::Stream, Lasting::Wait] {
+    fn close_oldest(&mut self, whose: &QuotaKey) -> bool {
+        for what in [LastingKind::Stream, LastingKind::Wait] {
             let all = self.lasting.get_mut(&(whose.clone(), what));
             if let Some((_, oldest)) = all.and_then(BTreeMap::pop_first) {
                 oldest.close();
@@ -179,61 +189,63 @@ impl Open {
     }
 }
 
-fn full(what: String) -> Fault {
-    let hint = "end some, or ask again later; nothing was done";
-    Fault::from(Problem::new(Code::Full, what).hint(hint)).retry_after(RETRY_SECONDS)
+fn full(what: String) -> HttpProblem {
+    let hint = "end some of them, or ask again later; nothing was done";
+    HttpProblem::from(Problem::new(ProblemCode::Full, what).hint(hint)).retry_after(RETRY_SECONDS)
 }
 
-/// A request that counts until it is dropped.
+/// A request that counts until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Underway {
-    _counted: Vec<Counted<Whose>>,
+pub(crate) struct RequestPermit {
+    _counted: Vec<CountGuard<QuotaKey>>,
 }
 
-/// A lasting request that counts until it is dropped.
+/// A lasting request that counts until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Stay {
-    quotas: Arc<Quotas>,
-    key: Option<(Whose, Lasting)>,
+pub(crate) struct LastingPermit {
+    quotas: Arc<RequestQuotas>,
+    key: Option<(QuotaKey, LastingKind)>,
     number: u64,
-    sign: Sign,
-    what: Lasting,
+    sign: RequestCloser,
+    what: LastingKind,
 }
 
-impl Stay {
+impl LastingPermit {
     /// Cancelled when the request has to end.
     pub(crate) fn closed(&self) -> &CancellationToken {
         &self.sign.closed
     }
 
     /// The problem for the client of a request that was closed.
-    pub(crate) fn why(&self) -> Fault {
-        let most = self.quotas.most(self.what);
+    pub(crate) fn close_problem(&self) -> HttpProblem {
+        let most = self.quotas.limit(self.what);
         full(match self.what {
-            Lasting::Stream => format!("your token has {most} newer event streams open; this was its oldest"),
-            Lasting::Wait => {
+            LastingKind::Stream => {
+                format!("your token has {most} newer event streams open; this was its oldest")
+            }
+            LastingKind::Wait => {
                 format!(
                     "your token has {most} newer waits under way; this was its oldest. What was begun goes on"
                 )
             }
-            Lasting::Form => format!("{most} newer logins came in before the form of this one"),
+            LastingKind::Form => format!("{most} newer logins came in before the form of this one"),
         })
     }
 
     /// Waits for the answer, and fails if the request has to end before it is there.
     pub(crate) async fn or_closed<T>(
         &self,
-        answer: impl Future<Output = Result<T, Fault>>,
-    ) -> Result<T, Fault> {
+        answer: impl Future<Output = Result<T, HttpProblem>>,
+    ) -> Result<T, HttpProblem> {
         tokio::select! {
             biased;
             answer = answer => answer,
-            () = self.sign.closed.cancelled() => Err(self.why()),
+            () = self.sign.closed.cancelled() => Err(self.close_problem()),
         }
     }
 }
 
-impl Drop for Stay {
+impl Drop for LastingPermit {
     fn drop(&mut self) {
         self.sign.done.cancel();
         let Some(key) = self.key.take() else { return };
@@ -249,58 +261,66 @@ impl Drop for Stay {
 
 #[cfg(test)]
 mod tests {
-    use berth_api::Scope;
+    use berth_api::AccessScope;
     use berth_core::SessionId;
 
     use super::*;
 
-    fn agent(id: &str) -> Caller {
+    fn agent(id: &str) -> RequestCaller {
         let agent = SessionId::parse(id);
         assert!(agent.is_some(), "{id}");
-        Caller { place: String::new(), scope: Scope::Read, sessions: None, agent, also: vec![], pass: None }
+        RequestCaller {
+            place: String::new(),
+            scope: AccessScope::Read,
+            sessions: None,
+            agent,
+            also: vec![],
+            pass: None,
+        }
     }
 
     #[tokio::test]
     async fn the_oldest_stream_of_a_caller_makes_room_for_its_next_and_others_keep_theirs() {
-        let quotas = Quotas::new(64);
+        let quotas = RequestQuotas::new(64);
         let (one, two) = (agent("aaaaaaaaaaaa"), agent("bbbbbbbbbbbb"));
-        let stay = |caller: &Caller| quotas.stay(caller, Lasting::Stream, None);
+        let stay = |caller: &RequestCaller| quotas.stay(caller, LastingKind::Stream, None);
         let theirs = stay(&two);
-        let mut streams: Vec<Stay> = (0..8).map(|_| stay(&one)).collect();
+        let mut streams: Vec<LastingPermit> = (0..8).map(|_| stay(&one)).collect();
         assert!(streams.iter().all(|stream| !stream.closed().is_cancelled()));
-        let wait = quotas.stay(&one, Lasting::Wait, None);
+        let wait = quotas.stay(&one, LastingKind::Wait, None);
         streams.push(stay(&one));
         let closed: Vec<bool> = streams.iter().map(|stream| stream.closed().is_cancelled()).collect();
         assert_eq!(closed.iter().position(|closed| *closed), Some(0));
         assert_eq!(closed.iter().filter(|closed| **closed).count(), 1);
         assert!(!theirs.closed().is_cancelled() && !wait.closed().is_cancelled());
-        let refused = streams[0].or_closed(std::future::pending::<Result<(), Fault>>()).await;
-        assert_eq!(refused.expect_err("it is closed").problem.code, Code::Full);
+        let refused = streams[0].or_closed(std::future::pending::<Result<(), HttpProblem>>()).await;
+        assert_eq!(refused.expect_err("it is closed").problem.code, ProblemCode::Full);
         drop((streams, theirs, wait));
         assert!(quotas.open().lasting.is_empty(), "what is over is forgotten");
     }
 
     #[tokio::test]
     async fn a_caller_with_too_many_requests_is_refused_unless_a_stream_of_its_own_can_end() {
-        let quotas = Quotas::new(64);
+        let quotas = RequestQuotas::new(64);
         let (one, two) = (agent("aaaaaaaaaaaa"), agent("bbbbbbbbbbbb"));
-        let ask = |caller: &Caller| quotas.request(Some(caller), None);
+        let ask = |caller: &RequestCaller| quotas.request(Some(caller), None);
         let underway: Vec<_> = (0..99).map_while(|_| ask(&one).ok()).collect();
         assert_eq!(underway.len(), 24);
         assert!(ask(&two).is_ok());
-        let stream = quotas.stay(&one, Lasting::Stream, None);
+        let stream = quotas.stay(&one, LastingKind::Stream, None);
         let more = ask(&one).expect("the stream makes room");
         assert!(stream.closed().is_cancelled());
-        assert_eq!(ask(&one).expect_err("nothing can end").problem.code, Code::Full);
+        assert_eq!(ask(&one).expect_err("nothing can end").problem.code, ProblemCode::Full);
         drop((underway, more));
         assert!(quotas.requests.is_empty());
     }
 
     #[test]
     fn the_owner_at_the_local_socket_has_no_limit() {
-        let quotas = Quotas::new(8);
-        let owner = Caller { agent: None, ..agent("aaaaaaaaaaaa") };
-        let streams: Vec<Stay> = (0..99).map(|_| quotas.stay(&owner, Lasting::Stream, None)).collect();
+        let quotas = RequestQuotas::new(8);
+        let owner = RequestCaller { agent: None, ..agent("aaaaaaaaaaaa") };
+        let streams: Vec<LastingPermit> =
+            (0..99).map(|_| quotas.stay(&owner, LastingKind::Stream, None)).collect();
         assert!(streams.iter().all(|stream| !stream.closed().is_cancelled()));
         assert!((0..99).map(|_| quotas.request(Some(&owner), None)).all(|request| request.is_ok()));
     }

@@ -1,4 +1,4 @@
-//! The table of routes: each is declared once, with the scope it needs, what it takes, gives and refuses.
+//! The table of routes: each is declared once, with its scope, its request, its answers and its errors.
 //!
 //! Promise: no route without a scope; the router, the check of scopes and the OpenAPI description come from this
 //! one table, so they cannot differ.
@@ -13,60 +13,60 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use berth_api::{Code, Scope};
+use berth_api::{AccessScope, ProblemCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::caller::Caller;
-use crate::fault::Fault;
-use crate::gate::Gate;
-use crate::visible;
+use crate::app_state::AppState;
+use crate::caller::RequestCaller;
+use crate::http_problem::HttpProblem;
+use crate::viewer_filter;
 
-/// Makes the schema of a type.
+/// A function that makes the schema of a type.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// Stands for whatever status somebody else answers with.
+/// Stands for every status: another host decides it.
 pub(crate) const ANY_STATUS: u16 = 0;
 
 /// The body a route takes.
-pub(crate) struct Takes {
+pub(crate) struct RouteRequest {
     pub(crate) media_type: &'static str,
     pub(crate) schema: SchemaOf,
 }
 
 /// One answer a route may give.
-pub(crate) struct Gives {
+pub(crate) struct RouteResponse {
     pub(crate) status: u16,
     pub(crate) about: &'static str,
     pub(crate) media_type: &'static str,
     pub(crate) schema: Option<SchemaOf>,
 }
 
-/// One route.
+/// A route of the API: its path, its rules, its texts and its handler.
 pub struct Route {
-    /// How it is asked.
+    /// HTTP method of the route.
     pub method: Method,
-    /// Where; `{name}` is a parameter.
+    /// Path of the route; `{name}` is a parameter.
     pub path: &'static str,
-    /// What it is called in generated clients.
+    /// Name of the operation in generated clients.
     pub name: &'static str,
-    /// One sentence about it.
+    /// Text for the description. Its first sentence is the summary.
     pub about: &'static str,
-    /// How far one must be allowed to go; nothing for what everybody may see.
-    pub scope: Option<Scope>,
-    /// Whether it is for callers with some sessions only as well, and tells them nothing of others. One with
-    /// `{session}` in its path is, by the way it finds that session.
+    /// Scope that a caller needs; absent for routes that need no token.
+    pub scope: Option<AccessScope>,
+    /// True if callers that are limited to some sessions may call it, because it shows them nothing of others. This
+    /// holds for every route with `{session}` in its path, by the way it finds that session.
     pub filtered: bool,
-    pub(crate) takes: Option<Takes>,
+    pub(crate) takes: Option<RouteRequest>,
     pub(crate) query: Option<SchemaOf>,
-    /// Header parameters, with what each is for.
+    /// Header parameters, each with its description.
     pub(crate) headers: Vec<(&'static str, &'static str)>,
-    pub(crate) gives: Vec<Gives>,
-    /// Headers of its successes, with what each tells.
+    pub(crate) gives: Vec<RouteResponse>,
+    /// Headers of successful answers, each with its description.
     pub(crate) told: Vec<(&'static str, &'static str)>,
-    pub(crate) fails: Vec<Code>,
-    /// What it refuses for with another status than the table of codes has.
-    pub(crate) fails_with: Vec<(u16, Code, &'static str)>,
-    handler: MethodRouter<Arc<Gate>>,
+    pub(crate) fails: Vec<ProblemCode>,
+    /// Errors whose status differs from the one in the table of codes.
+    pub(crate) fails_with: Vec<(u16, ProblemCode, &'static str)>,
+    handler: MethodRouter<Arc<AppState>>,
 }
 
 fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
@@ -89,30 +89,29 @@ pub(crate) fn bytes(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl Route {
-    pub(crate) fn get<H: Handler<T, Arc<Gate>>, T: 'static>(
+    pub(crate) fn get<H: Handler<T, Arc<AppState>>, T: 'static>(
         name: &'static str,
         path: &'static str,
-        scope: Scope,
+        scope: AccessScope,
         handler: H,
     ) -> Self {
         Self::new(Method::GET, name, path, scope, handler)
     }
 
-    pub(crate) fn post<H: Handler<T, Arc<Gate>>, T: 'static>(
+    pub(crate) fn post<H: Handler<T, Arc<AppState>>, T: 'static>(
         name: &'static str,
         path: &'static str,
-        scope: Scope,
+        scope: AccessScope,
         handler: H,
     ) -> Self {
         Self::new(Method::POST, name, path, scope, handler)
     }
 
-    /// A route that needs this scope.
-    pub(crate) fn new<H: Handler<T, Arc<Gate>>, T: 'static>(
+    pub(crate) fn new<H: Handler<T, Arc<AppState>>, T: 'static>(
         method: Method,
         name: &'static str,
         path: &'static str,
-        scope: Scope,
+        scope: AccessScope,
         handler: H,
     ) -> Self {
         let filter = MethodFilter::try_from(method.clone()).expect("a method that axum knows");
@@ -134,54 +133,55 @@ impl Route {
         }
     }
 
-    /// One sentence about it.
+    /// Sets the text of the description. Its first sentence becomes the summary.
     pub(crate) fn about(mut self, about: &'static str) -> Self {
         self.about = about;
         self
     }
 
-    /// Needs no token.
+    /// Removes the need for a token.
     pub(crate) fn open(mut self) -> Self {
         self.scope = None;
         self
     }
 
-    /// Callers with some sessions only may ask as well: the handler shows them nothing of others.
+    /// Admits callers that are limited to some sessions: the handler shows them nothing of others.
     pub(crate) fn filtered(mut self) -> Self {
         self.filtered = true;
         self
     }
 
-    /// The JSON body it takes.
+    /// Declares a JSON request body.
     pub(crate) fn takes<T: JsonSchema>(mut self) -> Self {
-        self.takes = Some(Takes { media_type: "application/json", schema: schema_of::<T> });
+        self.takes = Some(RouteRequest { media_type: "application/json", schema: schema_of::<T> });
         self
     }
 
-    /// The form it takes.
+    /// Declares a form as the request body.
     pub(crate) fn takes_form<T: JsonSchema>(mut self) -> Self {
-        self.takes = Some(Takes { media_type: "application/x-www-form-urlencoded", schema: schema_of::<T> });
+        self.takes =
+            Some(RouteRequest { media_type: "application/x-www-form-urlencoded", schema: schema_of::<T> });
         self
     }
 
-    /// What may stand behind `?`: an object, one property each.
+    /// Declares the query parameters: one for each property of the type.
     pub(crate) fn query<T: JsonSchema>(mut self) -> Self {
         self.query = Some(schema_of::<T>);
         self
     }
 
-    /// A header it looks at.
+    /// Declares a header parameter.
     pub(crate) fn header(mut self, name: &'static str, about: &'static str) -> Self {
         self.headers.push((name, about));
         self
     }
 
-    /// JSON it gives.
+    /// Declares a JSON answer.
     pub(crate) fn gives<T: JsonSchema>(self, status: u16, about: &'static str) -> Self {
         self.gives_as(status, about, "application/json", Some(schema_of::<T>))
     }
 
-    /// Something else it gives.
+    /// Declares an answer of another media type.
     pub(crate) fn gives_as(
         mut self,
         status: u16,
@@ -189,39 +189,39 @@ impl Route {
         media_type: &'static str,
         schema: Option<SchemaOf>,
     ) -> Self {
-        self.gives.push(Gives { status, about, media_type, schema });
+        self.gives.push(RouteResponse { status, about, media_type, schema });
         self
     }
 
-    /// A header of its successes.
+    /// Declares a header of successful answers.
     pub(crate) fn tells(mut self, name: &'static str, about: &'static str) -> Self {
         self.told.push((name, about));
         self
     }
 
-    /// What it may refuse for with another status than the table of codes has.
-    pub(crate) fn fails_with(mut self, status: u16, code: Code, about: &'static str) -> Self {
+    /// Declares an error whose status differs from the one in the table of codes.
+    pub(crate) fn fails_with(mut self, status: u16, code: ProblemCode, about: &'static str) -> Self {
         self.fails_with.push((status, code, about));
         self
     }
 
-    /// What it may refuse for, besides what every route may.
-    pub(crate) fn fails(mut self, codes: &[Code]) -> Self {
+    /// Declares errors, besides those that every route may answer with.
+    pub(crate) fn fails(mut self, codes: &[ProblemCode]) -> Self {
         self.fails.extend(codes);
         self
     }
 }
 
-/// All of them.
+/// All routes, in the order of the API description.
 pub fn all() -> Vec<Route> {
     use crate::http;
     [
         http::sessions::routes(),
-        http::life::routes(),
-        http::look::routes(),
+        http::lifecycle::routes(),
+        http::diagnostics::routes(),
         http::transcript::routes(),
         http::foreign::routes(),
-        http::records::routes(),
+        http::transcript_files::routes(),
         http::turns::routes(),
         http::queue::routes(),
         http::agents::routes(),
@@ -243,37 +243,37 @@ pub fn all() -> Vec<Route> {
     .collect()
 }
 
-/// The route that answered: it goes with the answer as far as the door.
+/// The route that made an answer. Stored in the answer, so that the outer layers can log it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Matched {
-    /// For records.
+pub(crate) struct MatchedRoute {
+    /// Path of the route, for logs and metrics.
     pub(crate) path: &'static str,
-    /// Whether it is known who asks.
+    /// True if the caller was authenticated.
     pub(crate) is_known: bool,
 }
 
-/// How far one must be allowed to go for a route, and what else is asked of who asks.
+/// The scope that a route needs, and its other conditions on a caller.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Guard {
-    pub(crate) scope: Scope,
+pub(crate) struct RouteGuard {
+    pub(crate) scope: AccessScope,
     /// See [`Route::filtered`].
     pub(crate) filtered: bool,
     pub(crate) path: &'static str,
 }
 
-impl Guard {
-    /// Refuses who may not go so far.
-    pub(crate) fn allows(&self, gate: &Gate, caller: &Caller) -> Result<(), Fault> {
+impl RouteGuard {
+    /// Refuses a caller that has no right to use this route.
+    pub(crate) fn allows(&self, gate: &AppState, caller: &RequestCaller) -> Result<(), HttpProblem> {
         caller.needs(self.scope)?;
         if !self.filtered {
             caller.needs_all_sessions()?;
         }
-        caller.may_as_an_agent(gate, self.scope, self.path)
+        caller.check_agent_route(gate, self.scope, self.path)
     }
 }
 
-/// The router: every request past `auth`, every route behind the check of its scope. Made once.
-pub(crate) fn router(gate: Arc<Gate>) -> Router {
+/// The router: every request goes through `auth`, and every route checks its scope. Made once.
+pub(crate) fn router(gate: Arc<AppState>) -> Router {
     let mut router = Router::new();
     for route in all() {
         let (gate, path) = (Arc::clone(&gate), route.path);
@@ -281,27 +281,27 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
             route.scope.is_none() || (gate.options.open_metrics && path == crate::http::system::METRICS);
         let handler = match route.scope.filter(|_| !is_open) {
             Some(scope) => {
-                let guard = Guard { scope, filtered: route.filtered, path };
+                let guard = RouteGuard { scope, filtered: route.filtered, path };
                 route.handler.layer(axum::middleware::from_fn(
-                    move |caller: Caller, request: Request, next: Next| {
+                    move |caller: RequestCaller, request: Request, next: Next| {
                         let gate = Arc::clone(&gate);
                         async move {
                             let method = request.method().clone();
                             crate::trace::came_from(&caller.place);
                             let answer = match guard.allows(&gate, &caller) {
-                                Ok(()) => visible::within(caller.viewer(), next.run(request)).await,
+                                Ok(()) => viewer_filter::within(caller.viewer(), next.run(request)).await,
                                 Err(fault) => fault.into_response(),
                             };
                             if answer.status() == StatusCode::FORBIDDEN {
                                 gate.door.audit.refused(&caller, method.as_str(), path);
                             }
-                            matched(answer, Matched { path, is_known: true })
+                            matched(answer, MatchedRoute { path, is_known: true })
                         }
                     },
                 ))
             }
             None => route.handler.layer(axum::middleware::from_fn(move |request, next: Next| async move {
-                matched(next.run(request).await, Matched { path, is_known: false })
+                matched(next.run(request).await, MatchedRoute { path, is_known: false })
             })),
         };
         router = router.route(path, handler);
@@ -314,7 +314,7 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         .with_state(gate)
 }
 
-fn matched(mut answer: Response, route: Matched) -> Response {
+fn matched(mut answer: Response, route: MatchedRoute) -> Response {
     answer.extensions_mut().insert(route);
     answer
 }

@@ -1,117 +1,119 @@
-//! Serving: from the first listener to the last answer.
+//! The server: listening, serving, and shutting down.
 //!
-//! Promise: one gateway for each state directory; who comes second is told who is first, and ends. A network address
-//! that is not loopback has TLS, or somebody said that it need not. Told to end, it lets nobody else in, finishes
-//! what is short, ends what is not, and is gone within [`END_PATIENCE`]; killed, it takes nothing along.
-//! Not here: who asks (see `auth`), what is asked (see `routes`).
-//! Start with [`serve`], then `connection` (one client) and `guard` (who looks after all of it).
+//! Promise: each state directory has one gateway; a second one reports the first and ends. A network address that is
+//! not loopback needs TLS, unless the user allowed plain HTTP. On a signal to end, the gateway accepts no more
+//! connections, finishes short requests, ends long ones, and exits within [`END_PATIENCE`]. Killing it changes no run.
+//! Not here: authentication (see `auth`), the requests themselves (see `routes`).
+//! Start with [`serve`], then `connection` (one client) and `guard` (the watchdog).
 
+pub(crate) mod access_log;
 mod address;
 mod connection;
-mod door;
-mod guard;
-mod limits;
+mod connection_limits;
+mod connection_service;
 mod listeners;
-pub(crate) mod log;
-mod outgoing;
+mod response_body;
+mod supervisor;
 mod systemd;
 mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::{Code, Problem};
-use berth_store::Home;
+use berth_api::{Problem, ProblemCode};
+use berth_store::StateDir;
 
-pub use address::Address;
-pub use listeners::Inherited;
-pub use log::LogFormat;
+pub use access_log::AccessLogFormat;
+pub use address::TcpAddress;
+pub use listeners::InheritedListeners;
 pub use tls::TlsFiles;
 
-use crate::gate::Gate;
-use crate::metrics::Metrics;
-use connection::Server;
-use guard::{Guard, Heart};
-use limits::Connections;
-pub(crate) use limits::OnceKnown;
-pub(crate) use limits::from_files as connection_limit;
-use listeners::{Listeners, SOCKET_NAME};
+use crate::app_state::AppState;
+use crate::metrics::GatewayMetrics;
+use connection::ServerContext;
+use connection_limits::ConnectionLimits;
+pub(crate) use connection_limits::DeferredServing;
+pub(crate) use connection_limits::from_files as connection_limit;
+use listeners::{BoundListeners, SOCKET_NAME};
+use supervisor::{ListenerHeartbeat, SupervisorSetup};
 
-/// How long short requests may take to finish when the gateway is told to end.
+/// Time for short requests to finish at shutdown.
 const END_PATIENCE: Duration = Duration::from_secs(5);
-/// How many verbs may wait for keepers and disks at once; more wait for their turn.
+/// Number of verbs that may wait for keepers and disks at once; further ones wait for a free thread.
 const MAX_VERBS: usize = 512;
 
-/// Where to listen.
+/// A place to listen on.
 #[derive(Clone, Debug)]
-pub enum Listen {
-    /// The socket in the state directory.
+pub enum ListenAddress {
+    /// The local socket in the state directory.
     Socket,
-    /// A network address.
-    Tcp(Address),
+    /// A network address and port.
+    Tcp(TcpAddress),
 }
 
-/// What somebody wants of a gateway.
+/// Settings of a gateway.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Where to listen.
-    pub listen: Vec<Listen>,
-    /// The certificate and its key, for network addresses.
+pub struct ServeOptions {
+    /// Places to listen on.
+    pub listen: Vec<ListenAddress>,
+    /// Certificate and key for network addresses; plain HTTP without them.
     pub tls: Option<TlsFiles>,
-    /// Whether a network address that is not loopback may do without TLS.
+    /// Allows plain HTTP on addresses other than loopback.
     pub insecure_http: bool,
-    /// Names besides its addresses under which clients may know it.
+    /// Host names by which clients may use the gateway, besides its addresses.
     pub allow_hosts: Vec<String>,
-    /// Addresses and networks of proxies whose `X-Forwarded-For` is believed.
+    /// Addresses and networks of proxies whose `X-Forwarded-For` header is trusted.
     pub trusted_proxies: Vec<String>,
-    /// Whether everybody may see the metrics.
+    /// Allows reading the metrics without a token.
     pub open_metrics: bool,
-    /// How each request is told of on standard error; not at all if nothing is said.
-    pub log: Option<LogFormat>,
-    /// What an earlier image of this process left to this one.
-    pub inherited: Option<Inherited>,
-    /// The arguments that start this program like this again; see `guard`.
+    /// Format of the request log on standard error; no log if `None`.
+    pub log: Option<AccessLogFormat>,
+    /// File descriptors that an earlier image of this process left to this one.
+    pub inherited: Option<InheritedListeners>,
+    /// Arguments with which the watchdog restarts this program; see `guard`.
     pub again: Vec<std::ffi::OsString>,
 }
 
-impl Options {
-    /// The network addresses it is to listen on, as far as they can be told.
+impl ServeOptions {
+    /// The network addresses to listen on, as far as they can be resolved.
     pub(crate) fn addresses(&self) -> Vec<std::net::IpAddr> {
-        let address = |listen: &Listen| match listen {
-            Listen::Socket => None,
-            Listen::Tcp(address) => address.resolve().ok().map(|address| address.ip()),
+        let address = |listen: &ListenAddress| match listen {
+            ListenAddress::Socket => None,
+            ListenAddress::Tcp(address) => address.resolve().ok().map(|address| address.ip()),
         };
         self.listen.iter().filter_map(address).collect()
     }
 }
 
-/// Serves until it is told to end. `ready` hears each address it listens on, once it listens on all of them.
+/// Serves until a signal ends it. `ready` is called with each address after all of them listen.
 pub fn serve(
-    home: Home,
-    options: Options,
+    home: StateDir,
+    options: ServeOptions,
     mut ready: impl FnMut(String) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
     let inherited = options.inherited.clone().unwrap_or_default();
-    let tls = options.tls.clone().map(tls::Tls::load).transpose()?.map(Arc::new);
-    let metrics = Arc::new(Metrics::new(inherited.restarts));
+    let tls = options.tls.clone().map(tls::ReloadableTls::load).transpose()?.map(Arc::new);
+    let metrics = Arc::new(GatewayMetrics::new(inherited.restarts));
     if inherited.restarts > 0 {
-        berth_keeper::start::adopt_children();
+        berth_verbs::keepers::adopt_children();
     }
-    // What was asked for is looked at before anything is opened.
-    let gate = Gate::new(home.clone(), options.clone(), metrics.clone())?;
+    // The settings are checked before anything is opened.
+    let gate = AppState::new(home.clone(), options.clone(), metrics.clone())?;
     let ending = gate.ending.clone();
-    let listeners = Listeners::open(&home, &options, &inherited)?;
-    // Before any thread is there: what is blocked here is blocked in all of them, and comes to the guard alone.
-    let guard = Guard::new().map_err(|error| failed("cannot wait for signals", &error))?;
+    let listeners = BoundListeners::open(&home, &options, &inherited)?;
+    // Before any thread is started: signals blocked here are blocked in all threads, and only the guard receives them.
+    let guard = SupervisorSetup::new().map_err(|error| failed("cannot wait for signals", &error))?;
     let limit = connection_limit();
-    let log = Arc::new(log::Log::start(options.log).map_err(|error| failed("cannot start", &error))?);
+    let log =
+        Arc::new(access_log::AccessLog::start(options.log).map_err(|error| failed("cannot start", &error))?);
     let proxies = gate.door.proxies.clone();
-    let connections = Connections::new(limit, metrics.clone(), ending.clone(), proxies);
-    let hearts: Vec<Heart> = listeners.all.iter().map(|listener| Heart::new(&listener.name)).collect();
+    let connections = ConnectionLimits::new(limit, metrics.clone(), ending.clone(), proxies);
+    let hearts: Vec<ListenerHeartbeat> =
+        listeners.all.iter().map(|listener| ListenerHeartbeat::new(&listener.name)).collect();
     let addresses: Vec<String> = listeners.all.iter().map(|listener| listener.name.clone()).collect();
-    let again = guard::Again::prepare(&options.again, &listeners, inherited.restarts + 1)
+    let again = supervisor::InPlaceRestart::prepare(&options.again, &listeners, inherited.restarts + 1)
         .map_err(|error| failed("cannot prepare to start again", &error))?;
-    let Listeners { lock, all } = listeners;
+    let BoundListeners { lock, all } = listeners;
 
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -119,18 +121,18 @@ pub fn serve(
         .build()
         .map_err(|error| failed("cannot start", &error))?;
     let router = crate::routes::router(gate.clone());
-    let server = Arc::new(Server { router, gate, connections, log: log.clone(), tls: tls.clone() });
+    let server = Arc::new(ServerContext { router, gate, connections, log: log.clone(), tls: tls.clone() });
     guard
         .start(hearts.clone(), again, ending.clone(), log.clone(), tls)
         .map_err(|error| failed("cannot start", &error))?;
     if inherited.restarts == 0 {
         if let Err(problem) = addresses.iter().try_for_each(|address| ready(address.clone())) {
-            // The lock is still ours, so this is our socket.
+            // The lock is still held, so this socket belongs to this process.
             let _ = std::fs::remove_file(home.root().join(SOCKET_NAME));
             return Err(problem);
         }
     } else {
-        log.say("restarted", &format!("in place, for the {}. time: it had stood still", inherited.restarts));
+        log.say("restarted", &format!("in place, for the {}. time: it was stuck", inherited.restarts));
     }
     systemd::tell("READY=1");
     let ended = runtime.block_on(async {
@@ -139,16 +141,18 @@ pub fn serve(
             accepting.spawn(connection::accept(listener, heart, server.clone(), inherited.restarts == 0));
         }
         ending.cancelled().await;
-        // The listeners go with their tasks: whoever comes now is refused, and finds the next gateway.
+        // The listeners are closed with their tasks: a client that connects now is refused, and finds the next gateway.
         while let Some(done) = accepting.join_next().await {
-            done.map_err(|error| Problem::new(Code::Bug, format!("the gateway stopped listening: {error}")))?;
+            done.map_err(|error| {
+                Problem::new(ProblemCode::Bug, format!("the gateway stopped listening: {error}"))
+            })?;
         }
-        // Only who holds the lock may: it is ours, and nobody else's.
+        // Only the holder of the lock may remove the socket, and this process holds it.
         let _ = std::fs::remove_file(home.root().join(SOCKET_NAME));
         let _ = tokio::time::timeout(END_PATIENCE, server.connections.all_closed()).await;
         Ok(())
     });
-    // A verb that waits for a keeper would be waited for; it is no more than a client of that keeper.
+    // A verb that waits for a keeper is not waited for: it is only a client of that keeper.
     runtime.shutdown_background();
     log.flush();
     drop(lock);
@@ -156,5 +160,5 @@ pub fn serve(
 }
 
 fn failed(what: &str, error: &std::io::Error) -> Problem {
-    Problem::new(Code::Refused, format!("the gateway {what}: {error}"))
+    Problem::new(ProblemCode::Refused, format!("the gateway {what}: {error}"))
 }

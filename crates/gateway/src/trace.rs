@@ -1,8 +1,8 @@
-//! Which request is being worked for: its id goes into the answer, the log, and every call to a keeper.
+//! Request ids: the id of a request goes into its answer, the log, and every call to a keeper.
 //!
-//! Promise: an id that a client sends is used if it can do no harm in a header or a log; else, and without one, there
-//! is a new one.
-//! Start with [`Trace::of`].
+//! Promise: an id that the client sends is used if it is safe in a header and in a log. Otherwise the gateway makes a
+//! new one.
+//! Start with [`RequestTrace::of`].
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,33 +12,31 @@ use axum::http::{HeaderMap, HeaderName};
 use berth_api::trace::is_trace;
 use tokio::task::JoinHandle;
 
-/// The header with the id.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The header of W3C traces: version, trace id, parent id and flags.
+/// Header of W3C traces: version, trace id, parent id and flags.
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 
 tokio::task_local! {
-    static CURRENT: Arc<Trace>;
+    static CURRENT: Arc<RequestTrace>;
 }
 
-/// A request, for records.
+/// Data about a request, for logs.
 #[derive(Debug, Default)]
-pub(crate) struct Trace {
-    /// Its id.
+pub(crate) struct RequestTrace {
     pub(crate) id: String,
-    /// Where whoever asks is, once that is known and if anybody wants to know.
+    /// Place of the caller. Set once the caller is authenticated, and only if the log needs it.
     pub(crate) place: OnceLock<String>,
     wants_place: bool,
 }
 
-impl Trace {
+impl RequestTrace {
     pub(crate) fn of(headers: &HeaderMap, wants_place: bool) -> Self {
         let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(|id| is_trace(id));
         let id = given.or_else(|| trace_id(headers)).map_or_else(next, str::to_owned);
         Self { id, place: OnceLock::new(), wants_place }
     }
 
-    /// Who asks is known.
+    /// Stores the place of the caller.
     pub(crate) fn came_from(&self, place: &str) {
         if self.wants_place {
             let _ = self.place.set(place.to_owned());
@@ -46,7 +44,7 @@ impl Trace {
     }
 }
 
-/// The trace id of a `traceparent`, if it is one.
+/// The trace id of a valid `traceparent` header.
 fn trace_id(headers: &HeaderMap) -> Option<&str> {
     let mut parts = headers.get(TRACE_PARENT)?.to_str().ok()?.split('-');
     let (version, id) = (parts.next()?, parts.next()?);
@@ -55,25 +53,25 @@ fn trace_id(headers: &HeaderMap) -> Option<&str> {
     (is_one && id.bytes().any(|byte| byte != b'0')).then_some(id)
 }
 
-/// An id that nobody has: random for the process, then counted.
+/// A new unique id: random for the process, then counted.
 fn next() -> String {
     static PREFIX: OnceLock<u64> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(1);
     let prefix = PREFIX.get_or_init(|| {
         let mut bytes = [0; 8];
-        // Without randomness ids repeat from one process to the next, and nothing else.
+        // Without randomness the ids of two processes may be equal; nothing else depends on it.
         let _ = berth_host::random_bytes(&mut bytes);
         u64::from_ne_bytes(bytes)
     });
     format!("{prefix:016x}{:016x}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Does something for a request.
-pub(crate) fn within<F: Future>(trace: Arc<Trace>, act: F) -> impl Future<Output = F::Output> {
+/// Runs a future with this request as the current one.
+pub(crate) fn within<F: Future>(trace: Arc<RequestTrace>, act: F) -> impl Future<Output = F::Output> {
     CURRENT.scope(trace, act)
 }
 
-/// Begins a task that works for the same request.
+/// Spawns a task that works for the current request.
 pub(crate) fn spawn<F>(act: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -89,7 +87,7 @@ pub(crate) fn current() -> Option<String> {
     CURRENT.try_with(|trace| trace.id.clone()).ok()
 }
 
-/// Who asks is known.
+/// Stores the place of the caller of the current request.
 pub(crate) fn came_from(place: &str) {
     let _ = CURRENT.try_with(|trace| trace.came_from(place));
 }
@@ -101,7 +99,7 @@ mod tests {
     fn id_of(name: &'static str, value: &str) -> String {
         let mut headers = HeaderMap::new();
         headers.insert(name, value.parse().expect("a value"));
-        Trace::of(&headers, false).id
+        RequestTrace::of(&headers, false).id
     }
 
     #[test]

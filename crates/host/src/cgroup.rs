@@ -2,9 +2,9 @@
 //! its own for each run.
 //!
 //! Promise: every directory used here is in the version 2 hierarchy (limits may be in version 1 where
-//! the controllers are), and nothing is killed or removed but what was asked for by its full name.
-//! Not here: which run has which group.
-//! Start with [`keeper_place`] and [`Group`].
+//! the controllers are), and a group is killed or removed only by its full name.
+//! Not here: the assignment of groups to runs.
+//! Start with [`keeper_place`] and [`CgroupV2`].
 
 mod group;
 mod limits;
@@ -18,27 +18,27 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, fstatfs, mkdir, open, statfs};
 use rustix::io::Errno;
 
-pub use group::{Group, Members, Watch};
+pub use group::{CgroupMembers, CgroupV2, CgroupWatch};
 pub(crate) use limits::old_group;
-pub use limits::{Limited, Limits, PREFIX as LIMIT_PREFIX, leave_limits_of_others, oom_kills};
+pub use limits::{CgroupLimits, LimitCgroups, PREFIX as LIMIT_PREFIX, leave_inherited_limits, oom_kills};
 pub use scope::{scope_name, scope_of_mine};
 
 use crate::reason;
-use crate::systemd::{self, Manager};
+use crate::systemd::{self, SystemdManager};
 
 /// The number of the version 2 hierarchy in `statfs`.
 const CGROUP2: i64 = 0x6367_7270;
-/// Where it usually is: alone, or beside version 1. Elsewhere costs a look at all mounts.
+/// The usual mount points: alone, or beside version 1. Any other place costs a read of all mounts.
 const USUAL_MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-/// Our part of the tree.
+/// The top directory of berth in the hierarchy.
 const TOP: &str = "berth";
-/// The group in it where keepers are. A group with controllers for its children may hold no process.
+/// The group below it that holds keepers. A group with controllers for its children may hold no process.
 const KEEPERS: &str = "keepers";
 
 /// The cgroup for keepers, made if missing. For root it is `berth/keepers` at the top. For another user
 /// it is `berth/keepers` in the part of the tree that systemd leaves to that user, if we run in that part
-/// ourselves: the kernel moves nobody across a boundary that the user may not write to.
-pub fn keeper_place() -> Result<Group, String> {
+/// ourselves: the kernel moves no process across a boundary that the user may not write to.
+pub fn keeper_place() -> Result<CgroupV2, String> {
     let place = place_of_keepers()?;
     if let Some(group) = find_place(&place) {
         return Ok(group);
@@ -49,7 +49,7 @@ pub fn keeper_place() -> Result<Group, String> {
     }
     let fd = open_directory(&path)
         .map_err(|error| format!("cannot open the cgroup {}: {}", path.display(), reason(&error.into())))?;
-    Ok(Group { path, fd })
+    Ok(CgroupV2 { path, fd })
 }
 
 fn place_of_keepers() -> Result<PathBuf, String> {
@@ -58,17 +58,17 @@ fn place_of_keepers() -> Result<PathBuf, String> {
     Ok(below.join(TOP).join(KEEPERS))
 }
 
-/// The group of keepers, if it is there. Usually it is, from the last time, and one open finds it.
-fn find_place(place: &Path) -> Option<Group> {
+/// The group of keepers, if it exists. Usually it exists from the last time, and one open finds it.
+fn find_place(place: &Path) -> Option<CgroupV2> {
     USUAL_MOUNTS.iter().find_map(|mount| {
         let path = Path::new(mount).join(place);
         let fd = open_directory(&path).ok()?;
-        is_cgroup2(&fd).then_some(Group { path, fd })
+        is_cgroup2(&fd).then_some(CgroupV2 { path, fd })
     })
 }
 
-/// Where groups for runs may be made: in the scope of this process, or beside the group of keepers that
-/// it is in.
+/// The directory in which groups for runs may be made: in the scope of this process, or beside the group of keepers
+/// that it is in.
 pub fn place_for_runs() -> Result<PathBuf, String> {
     if let Some(scope) = scope_of_mine() {
         return Ok(scope);
@@ -80,8 +80,8 @@ pub fn place_for_runs() -> Result<PathBuf, String> {
     };
     match inside(&mine) {
         Some(top) => Ok(find_mount()?.join(top.strip_prefix("/").unwrap_or(&top))),
-        // Whoever started this process could not put it there; this says why.
-        None if systemd::runs() => Err(Manager::reach().err().unwrap_or_else(|| {
+        // The parent could not put this process into a scope; this says why.
+        None if systemd::is_running() => Err(SystemdManager::reach().err().unwrap_or_else(|| {
             format!("systemd gave this process no scope when it was started: it runs in {}", mine.display())
         })),
         None => Err(keeper_place()
@@ -104,8 +104,8 @@ pub fn group_of_process(pid: u32) -> io::Result<Option<String>> {
     Ok(path.and_then(|path| path.rsplit('/').next()).map(str::to_owned))
 }
 
-/// The groups of runs that are there, of whatever state directory; none where there is no place for them.
-/// Those in scopes of their own are not among them.
+/// The existing groups of runs, of all state directories; none if there is no place for them. Groups in the scopes of
+/// keepers are not included.
 pub fn groups_of_runs() -> io::Result<Vec<PathBuf>> {
     let place = place_of_keepers().ok();
     let found = place.as_ref().map(|place| find_mount().map(|mount| mount.join(place)));
@@ -157,7 +157,7 @@ fn is_cgroup2(fd: impl AsFd) -> bool {
 }
 
 fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
-    // A link could lead anywhere, and whole groups are killed.
+    // A link could lead anywhere, and whole groups are killed. So links are not followed.
     open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
@@ -178,7 +178,7 @@ fn delegated_part_of(cgroups: &str, uid: u32) -> Option<PathBuf> {
     Some(mine.split('/').take(depth + 1).collect())
 }
 
-/// Where the version 2 hierarchy is mounted.
+/// The mount point of the version 2 hierarchy.
 pub(crate) fn find_mount() -> Result<PathBuf, String> {
     for mount in USUAL_MOUNTS {
         if statfs(mount).is_ok_and(|system| system.f_type == CGROUP2) {
@@ -188,7 +188,7 @@ pub(crate) fn find_mount() -> Result<PathBuf, String> {
     let mounts = fs::read("/proc/self/mountinfo")
         .map_err(|error| format!("cannot read /proc/self/mountinfo: {}", reason(&error)))?;
     mount_in(&String::from_utf8_lossy(&mounts))
-        // Listed is also what another mount hides.
+        // The list of mounts has also those that another mount hides.
         .filter(|mount| statfs(mount).is_ok_and(|system| system.f_type == CGROUP2))
         .ok_or_else(|| "no cgroup hierarchy of version 2 is mounted".to_owned())
 }

@@ -1,8 +1,9 @@
 //! The clocks: two to measure with, one to show.
 //!
-//! Promise: [`boot_ms`] never jumps, and counts the time a laptop slept; [`awake_ms`] does not count that.
+//! Promise: [`boot_ms`] never jumps, and counts the time a laptop slept; [`awake_ms`] does not count the time asleep.
 //! Not here: what to do when time has passed.
-//! Start with [`boot_ms`]; [`awake_ms`] is for how long somebody may take over something; [`wall_ms`] is for display only, since people and NTP set it.
+//! Start with [`boot_ms`]. [`awake_ms`] is for timeouts of work, which stops while the machine sleeps. [`wall_ms`] is
+//! for display only, since people and NTP set it.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -11,7 +12,7 @@ pub fn boot_ms() -> u64 {
     milliseconds(clock_gettime(ClockId::Boottime))
 }
 
-/// Milliseconds since this machine started, without the time it slept: then nobody gets anything done.
+/// Milliseconds since this machine started, without the time it slept: no process makes progress then.
 pub fn awake_ms() -> u64 {
     milliseconds(clock_gettime(ClockId::Monotonic))
 }

@@ -1,9 +1,9 @@
-//! A few words of D-Bus: enough to call a method, to read the answer, and to hear a signal.
+//! A minimal D-Bus client: enough to call a method, to read the answer, and to receive a signal.
 //!
 //! Promise: nothing here waits past the deadline it was given, and no message is larger than a limit.
-//! What arrives is read with care: a broken message is an error, never a panic.
-//! Not here: whom to call and what for (see [`crate::systemd`]); big-endian hosts; passing descriptors.
-//! Start with [`Bus::open`] and [`Bus::call`].
+//! Received bytes are checked: a broken message is an error, never a panic.
+//! Not here: the services and methods to call (see [`crate::systemd`]); big-endian hosts; passing descriptors.
+//! Start with [`DbusConnection::open`] and [`DbusConnection::call`].
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -20,39 +20,39 @@ const ERROR: u8 = 3;
 const SIGNAL: u8 = 4;
 
 /// A connection on which one side calls and the other one answers.
-pub(crate) struct Bus {
-    stream: BufReader<Timed>,
+pub(crate) struct DbusConnection {
+    stream: BufReader<DeadlineStream>,
     last_serial: u32,
 }
 
-/// What to call.
-pub(crate) struct Method<'a> {
-    /// Who answers.
+/// A method call: its target and its arguments.
+pub(crate) struct DbusMethod<'a> {
+    /// The bus name of the service that answers.
     pub(crate) destination: &'a str,
-    /// Which of its objects.
+    /// The path of the object.
     pub(crate) path: &'a str,
     pub(crate) interface: &'a str,
     pub(crate) member: &'a str,
-    /// The types of what is in `arguments`.
+    /// The type signature of `arguments`.
     pub(crate) signature: &'a str,
-    pub(crate) arguments: Writer,
+    pub(crate) arguments: DbusWriter,
 }
 
 /// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CallError {
-    /// The other side said no.
+pub(crate) enum DbusCallError {
+    /// The other side answered with an error.
     #[error("{0}")]
     Refused(String),
-    /// It could not be asked.
+    /// The call could not be sent, or no valid answer was read.
     #[error("{}", crate::reason(.0))]
     Io(#[from] io::Error),
 }
 
-impl Bus {
-    /// Introduces us as the user we are, and waits until the other side agrees.
+impl DbusConnection {
+    /// Authenticates as our own user, and waits until the other side agrees.
     pub(crate) fn open(stream: UnixStream, until: Instant) -> io::Result<Self> {
-        let mut stream = BufReader::new(Timed { stream, until });
+        let mut stream = BufReader::new(DeadlineStream { stream, until });
         // No name is given: the kernel tells the other side who we are.
         stream.get_mut().write_all(b"\0AUTH EXTERNAL\r\nDATA\r\nBEGIN\r\n")?;
         loop {
@@ -66,8 +66,8 @@ impl Bus {
         }
     }
 
-    /// Calls a method and waits for its answer. Signals that arrive before it are passed over.
-    pub(crate) fn call(&mut self, method: &Method<'_>) -> Result<Message, CallError> {
+    /// Calls a method and waits for its answer. Signals that arrive before it are dropped.
+    pub(crate) fn call(&mut self, method: &DbusMethod<'_>) -> Result<DbusMessage, DbusCallError> {
         self.last_serial += 1;
         self.stream.get_mut().write_all(&method.encode(self.last_serial))?;
         loop {
@@ -76,7 +76,7 @@ impl Bus {
                 METHOD_RETURN if message.answers == Some(self.last_serial) => return Ok(message),
                 ERROR if message.answers == Some(self.last_serial) => {
                     let text = message.arguments().text().unwrap_or("it gave no reason").to_owned();
-                    return Err(CallError::Refused(text));
+                    return Err(DbusCallError::Refused(text));
                 }
                 _ => {}
             }
@@ -84,7 +84,7 @@ impl Bus {
     }
 
     /// Waits for a signal called `member`.
-    pub(crate) fn signal(&mut self, member: &str) -> io::Result<Message> {
+    pub(crate) fn signal(&mut self, member: &str) -> io::Result<DbusMessage> {
         loop {
             let message = self.next()?;
             if message.kind == SIGNAL && message.member.as_deref() == Some(member) {
@@ -93,34 +93,35 @@ impl Bus {
         }
     }
 
-    fn next(&mut self) -> io::Result<Message> {
+    fn next(&mut self) -> io::Result<DbusMessage> {
         let mut start = [0; 16];
         self.stream.read_exact(&mut start)?;
-        let number = |at: usize| Reader { bytes: &start, at }.number().unwrap_or_default() as usize;
+        let number = |at: usize| DbusReader { bytes: &start, at }.number().unwrap_or_default() as usize;
         let (body, fields) = (number(4), number(12));
         if start[0] != b'l' || start[3] != 1 || body.max(fields) > MESSAGE_LIMIT {
             return Err(io::Error::other("it sent a message that we cannot read"));
         }
         let mut rest = vec![0; fields.next_multiple_of(8) + body];
         self.stream.read_exact(&mut rest)?;
-        Message::decode(start[1], rest, fields).ok_or_else(|| io::Error::other("it sent a broken message"))
+        DbusMessage::decode(start[1], rest, fields)
+            .ok_or_else(|| io::Error::other("it sent a broken message"))
     }
 }
 
 /// A message that arrived.
 #[derive(Debug)]
-pub(crate) struct Message {
+pub(crate) struct DbusMessage {
     kind: u8,
     answers: Option<u32>,
     member: Option<String>,
     body: Vec<u8>,
 }
 
-impl Message {
+impl DbusMessage {
     /// `rest` is what follows the first 16 bytes: `fields` bytes of fields, and after a gap the arguments.
     fn decode(kind: u8, mut rest: Vec<u8>, fields: usize) -> Option<Self> {
         let mut message = Self { kind, answers: None, member: None, body: Vec::new() };
-        let mut reader = Reader { bytes: rest.get(..fields)?, at: 0 };
+        let mut reader = DbusReader { bytes: rest.get(..fields)?, at: 0 };
         loop {
             reader.align(8);
             let Some(field) = reader.byte() else { break };
@@ -137,15 +138,15 @@ impl Message {
         Some(message)
     }
 
-    /// Its arguments, from the first one on.
-    pub(crate) fn arguments(&self) -> Reader<'_> {
-        Reader { bytes: &self.body, at: 0 }
+    /// The arguments of the message, from the first one on.
+    pub(crate) fn arguments(&self) -> DbusReader<'_> {
+        DbusReader { bytes: &self.body, at: 0 }
     }
 }
 
-impl Method<'_> {
+impl DbusMethod<'_> {
     fn encode(&self, serial: u32) -> Vec<u8> {
-        let mut message = Writer::default();
+        let mut message = DbusWriter::default();
         message.0.extend([b'l', METHOD_CALL, 0, 1]);
         message.number(self.arguments.0.len() as u32).number(serial);
         message.array(8, |mut fields| {
@@ -163,11 +164,11 @@ impl Method<'_> {
     }
 }
 
-/// Puts values one after the other, each where its type wants it.
+/// Serialises values one after the other, each aligned for its type.
 #[derive(Default)]
-pub(crate) struct Writer(Vec<u8>);
+pub(crate) struct DbusWriter(Vec<u8>);
 
-impl Writer {
+impl DbusWriter {
     fn align(&mut self, to: usize) -> &mut Self {
         self.0.resize(self.0.len().next_multiple_of(to), 0);
         self
@@ -214,13 +215,13 @@ impl Writer {
     }
 }
 
-/// Takes values one after the other; `None` where there is none.
-pub(crate) struct Reader<'a> {
+/// Parses values one after the other; `None` at the end, or where the bytes are not valid.
+pub(crate) struct DbusReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DbusReader<'a> {
     fn align(&mut self, to: usize) {
         self.at = self.at.next_multiple_of(to);
     }
@@ -253,27 +254,27 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A stream that is given up at a point in time.
-struct Timed {
+/// A stream whose reads and writes time out at a fixed point in time.
+struct DeadlineStream {
     stream: UnixStream,
     until: Instant,
 }
 
-impl Timed {
+impl DeadlineStream {
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(too_late()) } else { Ok(Some(left)) }
     }
 }
 
-impl Read for Timed {
+impl Read for DeadlineStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(self.left()?)?;
         self.stream.read(buffer).map_err(in_words)
     }
 }
 
-impl Write for Timed {
+impl Write for DeadlineStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(self.left()?)?;
         self.stream.write(bytes).map_err(in_words)
@@ -284,7 +285,7 @@ impl Write for Timed {
     }
 }
 
-/// The kernel says `resource temporarily unavailable` when the time is up.
+/// Maps the kernel's `resource temporarily unavailable`, which means a timeout here.
 fn in_words(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { too_late() } else { error }
 }

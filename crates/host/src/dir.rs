@@ -1,8 +1,8 @@
 //! Directories that only their owner can look into.
 //!
 //! Promise: after [`private_dir`] the path is a real directory on a local disk, ours, and closed to
-//! everybody else. It never changes the permissions of what exists: people decide that.
-//! Not here: what is put there.
+//! every other user. The permissions of existing directories are never changed: people decide that.
+//! Not here: the contents of the directory.
 //! Start with [`private_dir`].
 
 use std::fs::DirBuilder;
@@ -18,9 +18,9 @@ use crate::reason;
 
 /// The identity of a directory: equal by every path that leads to it, bind mounts included, and equal after a reboot.
 ///
-/// It consists of the file system's own id, the inode, and the time of birth. Device numbers are handed out anew at each
-/// boot on some hosts; the id of a file system comes from its UUID where it has one. The time of birth tells a directory from
-/// an earlier one whose inode it got.
+/// The identity consists of the file system's own id, the inode, and the time of birth. Device numbers are handed out
+/// anew at each boot on some hosts; the id of a file system comes from its UUID where it has one. The time of birth
+/// tells a directory from an earlier one whose inode it got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirId {
     file_system: u64,
@@ -35,7 +35,7 @@ impl DirId {
         let id = statvfs(path)?.f_fsid;
         let born = found.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
         Ok(Self {
-            // A file system without an id of its own is told by its device, for as long as it is mounted.
+            // A file system without an id of its own is identified by its device, for as long as it is mounted.
             file_system: if id == 0 { found.dev() } else { id },
             inode: found.ino(),
             born_ns: born.map_or(0, |born| u64::try_from(born.as_nanos()).unwrap_or(0)),
@@ -55,61 +55,61 @@ impl DirId {
 /// Why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DirError {
-    /// It could not be made.
+    /// The directory could not be made.
     #[error("cannot make the directory {}: {}", path.display(), reason(cause))]
     Make {
-        /// The directory.
+        /// The path of the directory that is missing.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         cause: io::Error,
     },
-    /// It could not be looked at.
+    /// The directory could not be examined.
     #[error("cannot look at the directory {}: {}", path.display(), reason(cause))]
     Look {
-        /// The directory.
+        /// The path of the directory that could not be examined.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         cause: io::Error,
     },
-    /// It is a symbolic link, which could lead elsewhere tomorrow.
+    /// The path is a symbolic link, which could lead elsewhere tomorrow.
     #[error("{} is a symbolic link: replace it by a directory, or use the path it leads to", .0.display())]
     Link(PathBuf),
-    /// It is something else.
+    /// The path is neither a directory nor a symbolic link.
     #[error("{} is not a directory: move it out of the way", .0.display())]
     NotDirectory(PathBuf),
-    /// It belongs to somebody else.
+    /// The directory belongs to another user.
     #[error(
         "the directory {} belongs to user {owner}, not to you (user {me}): use another one", path.display()
     )]
     Owner {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
-        /// The user it belongs to.
+        /// The uid of its owner.
         owner: u32,
-        /// The user we are.
+        /// The uid of this process.
         me: u32,
     },
-    /// Others may enter, read or write it.
+    /// Other users may enter, read or write the directory.
     #[error("the directory {0} is open to other users (mode {mode:03o}): close it with `chmod 700 {0}`", path.display())]
     Open {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
-        /// Its permissions.
+        /// The permission bits of the directory.
         mode: u32,
     },
-    /// It is on a file system that other machines share or whose locks cannot be trusted.
+    /// The directory is on a file system that other machines share, or one whose locks cannot be trusted.
     #[error(
         "the directory {} is on {kind}, where locks cannot be trusted: use one on a local disk", path.display()
     )]
     Network {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
-        /// The kind of file system.
+        /// The file system, in words.
         kind: &'static str,
     },
 }
 
-/// Makes a directory for us alone, parents included, or checks that the one that exists is.
+/// Makes a private directory, parents included, or checks that an existing one is private.
 pub fn private_dir(path: &Path) -> Result<(), DirError> {
     // With a slash at the end the kernel would follow a symbolic link.
     let path = path.components().as_path();
@@ -152,7 +152,7 @@ pub fn untrusted_kind(path: &Path) -> io::Result<Option<&'static str>> {
     Ok(network_kind(statfs(path)?.f_type.cast_unsigned() & 0xffff_ffff))
 }
 
-/// The name of a file system whose locks may not reach all who see it, by its number in `statfs`.
+/// The name of a file system whose locks may not reach all machines that use it, by its number in `statfs`.
 fn network_kind(magic: u64) -> Option<&'static str> {
     Some(match magic {
         0x6969 => "NFS",

@@ -3,7 +3,7 @@
 //! Promise: a reader of the name sees the old contents or the new, never a part, also when the writer
 //! is killed half way.
 //! Not here: append-only files (the journal has its own rules).
-//! Start with [`write_atomically`]; [`write_briefly`] is for what a power cut may take.
+//! Start with [`write_atomically`]; [`write_briefly`] is for files that may be lost in a power cut.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::lock::LockFile;
 
-/// Temporary files in a directory that [`write_atomically`] made: of a write that goes on, or never finished.
+/// Temporary files of [`write_atomically`] in a directory: of a write that is in progress, or one that never finished.
 pub fn temporary_files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -33,13 +33,13 @@ pub fn sync_dirs(dirs: &[&Path]) -> io::Result<()> {
     dirs.iter().try_for_each(|dir| File::open(dir)?.sync_all())
 }
 
-/// Writes a file through a temporary one beside it. With `sync` it survives a power cut once this
-/// returns; without, a power cut may bring the old one back.
+/// Writes a file through a temporary one beside it. With `sync`, the file survives a power cut once this returns;
+/// without, a power cut may bring the old file back.
 pub fn write_atomically(dir: &Path, name: &str, bytes: &[u8], sync: bool) -> io::Result<()> {
     let temporary = temporary(dir, name);
     let written = write_new(&temporary, bytes, sync).and_then(|()| fs::rename(&temporary, dir.join(name)));
     if let Err(error) = written {
-        // The first error is the one to tell. If this fails too, a stray file is all that is left.
+        // The first error is the one to report. If this fails as well, a stray file is all that is left.
         let _ = fs::remove_file(&temporary);
         return Err(error);
     }
@@ -54,21 +54,21 @@ pub fn write_atomically(dir: &Path, name: &str, bytes: &[u8], sync: bool) -> io:
 #[derive(Debug)]
 pub struct PreparedFile {
     dir: PathBuf,
-    temporary: Temporary,
+    temporary: TemporaryName,
     file: File,
 }
 
 impl PreparedFile {
     /// Writes, syncs and locks a temporary file in `dir`. `label` is a part of its temporary name.
     pub fn new(dir: &Path, label: &str, bytes: &[u8]) -> io::Result<Self> {
-        let temporary = Temporary(temporary(dir, label));
+        let temporary = TemporaryName(temporary(dir, label));
         write_new(&temporary.0, bytes, true)?;
         let file = File::open(&temporary.0)?;
         file.try_lock()?;
         Ok(Self { dir: dir.to_owned(), temporary, file })
     }
 
-    /// Gives the file this name; `false` if there is a file of that name, and another name can be tried.
+    /// Gives the file this name. Returns `false` if the name is taken, so that the caller can try another one.
     pub fn link_as(&self, name: &str) -> io::Result<bool> {
         match fs::hard_link(&self.temporary.0, self.dir.join(name)) {
             Ok(()) => File::open(&self.dir)?.sync_all().map(|()| true),
@@ -77,7 +77,7 @@ impl PreparedFile {
         }
     }
 
-    /// Gives the file this name, in the place of the file that has it.
+    /// Gives the file this name, replacing any file that has it.
     pub fn replace(&self, name: &str) -> io::Result<()> {
         fs::rename(&self.temporary.0, self.dir.join(name))?;
         File::open(&self.dir)?.sync_all()
@@ -91,30 +91,32 @@ impl PreparedFile {
 
 /// The name of a temporary file, removed on drop.
 #[derive(Debug)]
-struct Temporary(PathBuf);
+struct TemporaryName(PathBuf);
 
-impl Drop for Temporary {
+impl Drop for TemporaryName {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// The same for what is written often and is worth nothing after a power cut: that may leave an empty file.
+/// Like [`write_atomically`], for files that are rewritten often and are worthless after a power cut, which may leave
+/// an empty file.
 ///
-/// Nobody waits for the disk, nor does it do anything at once: some file systems (ext4 among them) begin to write a
-/// file that replaces another one by its name, because that often stands for a sync. Two that change places do not look
-/// like that, and what the next version overtakes is never written at all.
+/// This never waits for the disk, and avoids starting disk writes: some file systems (ext4 among them) begin to write
+/// a file that replaces another one by rename, because programs often mean a sync by that. An exchange of two names
+/// does not trigger this, and a version that is replaced early is never written at all.
 pub fn write_briefly(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let (temporary, path) = (temporary(dir, name), dir.join(name));
     let exchange = || renameat_with(CWD, &temporary, CWD, &path, RenameFlags::EXCHANGE);
     let written = write_new(&temporary, bytes, false).and_then(|()| match exchange() {
-        // What had the name before goes; what cannot, because it is a directory, gets it back.
+        // After the exchange the temporary name has the old file, which is removed. A directory cannot be removed, so
+        // it gets its name back.
         Ok(()) => match fs::remove_file(&temporary) {
-            // A sweep took it for one that was given up: it is as old as the one before.
+            // A sweep removed it as a leftover: its age is that of the previous version.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed.inspect_err(|_| exchange().unwrap_or_default()),
         },
-        // There was none, or it cannot be done here; who renames says what is really wrong.
+        // There was no old file, or the file system cannot exchange names. A plain rename then reports the real error.
         Err(_) => fs::rename(&temporary, &path),
     });
     if written.is_err() {
@@ -142,12 +144,13 @@ fn write_new(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use berth_test_dir::TestDir;
+
     use super::*;
 
     #[test]
     fn a_prepared_file_tries_one_name_after_the_other_and_is_locked_under_the_one_it_gets() {
-        let dir = std::env::temp_dir().join(format!("berth-host-prepared-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+        let dir = TestDir::new();
         fs::write(dir.join("a"), "taken").unwrap();
         let prepared = PreparedFile::new(&dir, "a", b"text").unwrap();
         assert!(!prepared.link_as("a").unwrap());
@@ -160,14 +163,13 @@ mod tests {
         drop(locked);
         let is_free = other.try_lock().is_ok();
         let texts = ["a", "b"].map(|name| fs::read_to_string(dir.join(name)).unwrap());
-        fs::remove_dir_all(&dir).unwrap();
         assert_eq!((names, texts), (vec!["a".into(), "b".into()], ["taken".into(), "text".into()]));
         assert!(is_locked && is_free);
     }
 
     #[test]
     fn a_file_is_replaced_whole_and_a_failure_leaves_nothing() {
-        let dir = std::env::temp_dir().join(format!("berth-host-disk-{}", std::process::id()));
+        let dir = TestDir::new();
         fs::create_dir_all(dir.join("taken")).unwrap();
         for (text, sync) in [("a longer text", false), ("short", true)] {
             write_atomically(&dir, "file", text.as_bytes(), sync).unwrap();
@@ -181,7 +183,6 @@ mod tests {
         assert!(write_briefly(&dir, "taken", b"text").is_err() && dir.join("taken").is_dir());
         let mut names: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
-        fs::remove_dir_all(&dir).unwrap();
         assert_eq!(names, ["file", "new", "taken"]);
     }
 }

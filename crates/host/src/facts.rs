@@ -1,7 +1,7 @@
-//! Facts about this host, for whoever wants to know what it offers.
+//! Facts about this host: the kernel features, limits and services that it offers, for `berth doctor` and tests.
 //!
-//! Promise: what is told was tried or read just now, and nothing that was made for a try stays.
-//! Not here: what a fact means for anybody, and what to do about it.
+//! Promise: every fact was tried or read just now, and no trial leaves anything behind.
+//! Not here: judging a fact, and advice.
 //! Start with [`cgroup::look`], [`disk::look`], [`limits`] and [`systemd::look`].
 
 pub mod cgroup;
@@ -14,39 +14,39 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cgroup::unescape;
-use crate::identity::{Identity, Pidfd};
-use crate::{reason, tree};
+use crate::identity::{Pidfd, ProcessIdentity};
+use crate::{process_tree, reason};
 
 /// The version of the kernel.
 pub fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// Whether processes can be held by a descriptor, or why not.
+/// Checks whether a descriptor can refer to a process (pidfd); the error says why not.
 pub fn pidfds() -> Result<(), String> {
     let opened = Pidfd::open(std::process::id()).and_then(|pidfd| pidfd.signal(0));
     opened.map_err(|error| reason(&error))
 }
 
-/// Whether a process can adopt its orphaned descendants, or why not. This process does from now on.
+/// Checks whether a process can adopt its orphaned descendants; the error says why not. From then on this process does.
 pub fn subreaper() -> Result<(), String> {
-    tree::become_subreaper().map_err(|error| reason(&error))
+    process_tree::become_subreaper().map_err(|error| reason(&error))
 }
 
 /// How `/proc` is mounted.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Proc {
-    /// How much of others' processes is hidden, if anything: the value of `hidepid`.
+pub struct ProcMount {
+    /// The value of the mount option `hidepid`, if processes of other users are hidden.
     pub hides: Option<String>,
 }
 
-/// Whether `/proc` shows us ourselves, and what it hides; or why it cannot be used.
-pub fn proc() -> Result<Proc, String> {
-    Identity::me().map_err(|error| reason(&error))?;
+/// Reads how `/proc` is mounted; the error says why it cannot be used.
+pub fn proc() -> Result<ProcMount, String> {
+    ProcessIdentity::me().map_err(|error| reason(&error))?;
     let mounts = mounts().map_err(|error| reason(&error))?;
     let proc = mounts.iter().rev().find(|mount| mount.point == Path::new("/proc"));
     let options = proc.map(|mount| mount.options.as_str()).unwrap_or_default();
-    Ok(Proc { hides: hidden_by(options) })
+    Ok(ProcMount { hides: hidden_by(options) })
 }
 
 fn hidden_by(options: &str) -> Option<String> {
@@ -56,28 +56,26 @@ fn hidden_by(options: &str) -> Option<String> {
 
 /// A line of `/proc/self/mountinfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Mount {
-    /// Where.
+pub(crate) struct MountEntry {
     pub(crate) point: PathBuf,
-    /// Which kind of file system.
     pub(crate) kind: String,
-    /// The options of the file system itself.
+    /// The options of the file system itself, not of the mount point.
     pub(crate) options: String,
 }
 
 /// All mounts, in the order in which they were made.
-pub(crate) fn mounts() -> io::Result<Vec<Mount>> {
+pub(crate) fn mounts() -> io::Result<Vec<MountEntry>> {
     let text = fs::read("/proc/self/mountinfo")?;
     Ok(mounts_in(&String::from_utf8_lossy(&text)))
 }
 
-fn mounts_in(mountinfo: &str) -> Vec<Mount> {
+fn mounts_in(mountinfo: &str) -> Vec<MountEntry> {
     let parse = |line: &str| {
         let (mount, system) = line.split_once(" - ")?;
         let point = PathBuf::from(unescape(mount.split(' ').nth(4)?));
         let mut system = system.split(' ');
         let kind = system.next()?.to_owned();
-        Some(Mount { point, kind, options: system.nth(1).unwrap_or_default().to_owned() })
+        Some(MountEntry { point, kind, options: system.nth(1).unwrap_or_default().to_owned() })
     };
     mountinfo.lines().filter_map(parse).collect()
 }

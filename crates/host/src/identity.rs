@@ -1,11 +1,11 @@
-//! Identity: which process a number meant, and whether that very process still lives.
+//! Identity: tells which process a pid meant, and if that very process still lives.
 //!
 //! Promise: a pid that was given to another process is never taken for the first one. An
-//! [`Identity`] is a pid with its start time and the boot it belongs to, and [`Verdict::Alive`]
-//! carries a descriptor that can only ever reach that process. A process of an earlier boot of this host is gone; of
-//! a process of another host nothing is told.
-//! Not here: who belongs to whom (see [`crate::tree`]).
-//! Start with [`Identity::check`].
+//! [`ProcessIdentity`] is a pid with its start time and the boot it belongs to, and [`ProcessLiveness::Alive`]
+//! carries a descriptor that can only ever reach that process. A process of an earlier boot of this host is gone; for
+//! a process of another host the answer is always [`ProcessLiveness::CannotTell`].
+//! Not here: which processes belong together (see [`crate::process_tree`]).
+//! Start with [`ProcessIdentity::check`].
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -21,46 +21,46 @@ use crate::proc;
 
 /// One process, told apart from all others that had or will have its pid.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Identity {
+pub struct ProcessIdentity {
     /// The process number.
     pub pid: u32,
     /// When it started, in clock ticks since boot.
     pub start_ticks: u64,
-    /// The boot of the kernel it runs in, and the host: as [`boot`] has it.
+    /// The boot that the process runs in, and its host, in the format of [`boot`].
     pub boot: String,
 }
 
-/// Whether a process still lives.
+/// The answer to "does this process still live?".
 #[derive(Debug)]
-pub enum Verdict {
-    /// It does, and this descriptor is it.
+pub enum ProcessLiveness {
+    /// The process lives, and this descriptor refers to it.
     Alive(Pidfd),
-    /// It ended. A zombie has ended too.
+    /// The process ended. A zombie has ended as well.
     Gone,
-    /// The system would not say, for this reason. Take it for neither.
+    /// The system gave no answer, for this reason. Callers must treat the process neither as alive nor as gone.
     CannotTell(String),
 }
 
-impl Identity {
+impl ProcessIdentity {
     /// The process that has this pid now.
-    pub fn of(pid: u32) -> io::Result<Identity> {
+    pub fn of(pid: u32) -> io::Result<ProcessIdentity> {
         stat(pid)?.identity()
     }
 
     /// The calling process.
-    pub fn me() -> io::Result<Identity> {
-        Identity::of(std::process::id())
+    pub fn me() -> io::Result<ProcessIdentity> {
+        ProcessIdentity::of(std::process::id())
     }
 
-    /// Whether it belongs to an earlier boot: then it is gone, and its numbers mean nothing now. What was
-    /// written down without a boot may be of this one.
+    /// True if the process belongs to an earlier boot: then it is gone, and its pid means nothing now. An identity
+    /// that was recorded without a boot may be of this one.
     pub fn is_of_another_boot(&self) -> io::Result<bool> {
         Ok(!self.boot.is_empty() && parts(boot()?).1 != parts(&self.boot).1)
     }
 
-    /// Why nothing here tells whether it lives, if it belongs to another host: another boot proves an end only where both
-    /// boots are of one host.
-    pub fn elsewhere(&self) -> Option<String> {
+    /// The reason why this host cannot tell if the process lives, if it belongs to another host. Another boot proves
+    /// an end only where both boots are of one host.
+    pub fn on_another_host(&self) -> Option<String> {
         let (host, _) = parts(&self.boot);
         let is_of_this_host = boot().is_ok_and(|here| parts(here).0 == host);
         let is_down = || std::env::var(HOST_IS_DOWN).is_ok_and(|down| down == host);
@@ -74,42 +74,48 @@ impl Identity {
         ))
     }
 
-    /// Whether this very process still lives.
-    pub fn check(&self) -> Verdict {
+    /// Checks whether this very process still lives.
+    pub fn check(&self) -> ProcessLiveness {
         match self.is_of_another_boot() {
             Ok(false) if !self.boot.is_empty() => {}
-            Ok(_) => return self.elsewhere().map_or(Verdict::Gone, Verdict::CannotTell),
-            Err(error) => return Verdict::CannotTell(format!("cannot read the boot id: {error}")),
+            Ok(_) => {
+                return self.on_another_host().map_or(ProcessLiveness::Gone, ProcessLiveness::CannotTell);
+            }
+            Err(error) => return ProcessLiveness::CannotTell(format!("cannot read the boot id: {error}")),
         }
-        // The order matters. The descriptor pins whoever has the pid now; if that process has not
-        // exited by the end, the pid was its own all along, and so was the start time we read.
+        // The order matters. The descriptor pins the process that has the pid now. If that process has not exited by
+        // the end, the pid was its own all along, and the start time we read was its own as well.
         let pidfd = match Pidfd::open(self.pid) {
             Ok(pidfd) => pidfd,
             Err(error) => match error.raw_os_error() {
                 // EINVAL and ENOENT: the number is not a process (but a thread of another one).
-                Some(libc::ESRCH | libc::EINVAL | libc::ENOENT) => return Verdict::Gone,
-                _ => return Verdict::CannotTell(format!("cannot open process {}: {error}", self.pid)),
+                Some(libc::ESRCH | libc::EINVAL | libc::ENOENT) => return ProcessLiveness::Gone,
+                _ => {
+                    return ProcessLiveness::CannotTell(format!("cannot open process {}: {error}", self.pid));
+                }
             },
         };
         let found = stat(self.pid);
         if pidfd.has_exited() {
-            return Verdict::Gone;
+            return ProcessLiveness::Gone;
         }
         match found {
-            Ok(found) if found.start_ticks == self.start_ticks => Verdict::Alive(pidfd),
-            Ok(_) => Verdict::Gone,
-            // It lives but /proc does not show it: mounted with hidepid, or for other pids than ours.
-            Err(error) => Verdict::CannotTell(format!("cannot read /proc/{}/stat: {error}", self.pid)),
+            Ok(found) if found.start_ticks == self.start_ticks => ProcessLiveness::Alive(pidfd),
+            Ok(_) => ProcessLiveness::Gone,
+            // The process lives but /proc does not show it: mounted with hidepid, or for another pid namespace.
+            Err(error) => {
+                ProcessLiveness::CannotTell(format!("cannot read /proc/{}/stat: {error}", self.pid))
+            }
         }
     }
 }
 
-/// A descriptor that refers to one process for good, whatever happens to its pid.
+/// A descriptor that refers to one process for good, even after its pid is reused.
 #[derive(Debug)]
 pub struct Pidfd(OwnedFd);
 
 impl Pidfd {
-    /// Opens whichever process has this pid now.
+    /// Opens the process that has this pid now.
     pub fn open(pid: u32) -> io::Result<Pidfd> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::INVAL)?;
         Ok(Pidfd(pidfd_open(pid, PidfdFlags::empty())?))
@@ -119,7 +125,7 @@ impl Pidfd {
         Pidfd(fd)
     }
 
-    /// Sends a signal. Fine if the process is gone already.
+    /// Sends a signal. Succeeds if the process is gone already.
     pub fn signal(&self, signal: i32) -> io::Result<()> {
         let no_info = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: the descriptor is open for as long as `self` lives, and the kernel accepts a null
@@ -133,8 +139,8 @@ impl Pidfd {
         if error.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(error) }
     }
 
-    /// Takes the exit of a child of ours that has ended, so that it is listed no longer. True if there is nothing
-    /// left to take, because it was taken, or it is no child of ours.
+    /// Reaps this process if it is a child of ours that has ended, so that it is listed no longer. True if there is
+    /// nothing left to reap: it was reaped before, or is not our child.
     pub fn collect(&self) -> bool {
         let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOHANG;
         let waited =
@@ -142,7 +148,7 @@ impl Pidfd {
         !matches!(waited, Ok(None))
     }
 
-    /// Whether the whole process has ended, reaped or not.
+    /// True if all threads of the process have ended, reaped or not.
     pub fn has_exited(&self) -> bool {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -174,39 +180,39 @@ pub fn wait_for_exit<'a>(pidfds: impl Iterator<Item = &'a Pidfd>, limit: Duratio
 pub struct ProcessStat {
     /// The process number.
     pub pid: u32,
-    /// Its parent.
+    /// The pid of the parent process.
     pub ppid: u32,
-    /// Its process group.
+    /// The process group.
     pub pgrp: u32,
-    /// Its session (the terminal's kind, not berth's).
+    /// The session (in the sense of terminals, not of berth).
     pub session: u32,
     /// `R`, `S`, `D`, `T`, `Z` and so on: the state of its first thread.
     pub state: char,
-    /// How many threads it has, ended ones that nobody collected included.
+    /// The number of threads, including ended ones that were not reaped.
     pub threads: u32,
     /// When it started, in clock ticks since boot.
     pub start_ticks: u64,
-    /// The processor time it used itself, in clock ticks.
+    /// The processor time the process used itself, in clock ticks.
     pub cpu_ticks: u64,
-    /// The pages it has in memory, shared ones in full.
+    /// Resident pages, shared ones counted in full.
     pub rss_pages: u64,
-    /// The number of its terminal; 0 for none.
+    /// The device number of the controlling terminal; 0 for none.
     pub tty: u32,
-    /// Whether it is a thread of the kernel.
+    /// True for a kernel thread.
     pub is_kernel: bool,
     /// The name of the program, at most 15 bytes, as the process wishes.
     pub comm: String,
 }
 
 impl ProcessStat {
-    /// Whether it ended and waits to be reaped. A process whose first thread ended while others
-    /// work on also shows `Z`, but lives.
+    /// True if the process ended and waits to be reaped. A process whose first thread ended while others work on
+    /// shows `Z` as well, but lives.
     pub fn is_zombie(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x') && self.threads <= 1
     }
 
     pub(crate) fn parse(line: &[u8]) -> Option<ProcessStat> {
-        /// A thread of the kernel, among the flags of a process.
+        /// The flag of a kernel thread.
         const KERNEL_THREAD: u64 = 0x0020_0000;
         // The name may hold parentheses and spaces, but nothing after it does.
         let open = line.iter().position(|&byte| byte == b'(')?;
@@ -246,7 +252,7 @@ impl ProcessStat {
     }
 }
 
-/// Reads `/proc/PID/stat`.
+/// Reads and parses `/proc/PID/stat`.
 pub fn stat(pid: u32) -> io::Result<ProcessStat> {
     proc::shows_our_numbers()?;
     stat_at(CWD, &format!("/proc/{pid}/stat"))
@@ -258,7 +264,7 @@ pub(crate) fn stat_at(at: BorrowedFd<'_>, path: &str) -> io::Result<ProcessStat>
     ProcessStat::parse(line).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unknown stat format"))
 }
 
-/// Whether a process ignores a signal, by its `/proc/PID/status`.
+/// True if a process ignores a signal, by its `/proc/PID/status`.
 pub fn ignores_signal(pid: u32, signal: i32) -> io::Result<bool> {
     let mut buffer = Vec::new();
     proc::read_all(CWD, &format!("/proc/{pid}/status"), &mut buffer)?;
@@ -271,7 +277,8 @@ pub fn ignores_signal(pid: u32, signal: i32) -> io::Result<bool> {
     Ok((1..=64).contains(&signal) && ignored >> (signal - 1) & 1 == 1)
 }
 
-/// The variable that holds a person's word: the host it names is down, and nothing of it runs any more.
+/// The environment variable in which a user confirms that a host is down: its value names the host, on which nothing
+/// runs any more.
 pub const HOST_IS_DOWN: &str = "BERTH_HOST_IS_DOWN";
 
 /// This boot of this host, `HOST/BOOT`. `BOOT` is the kernel's id of the boot. `HOST` follows from the machine id, which is
@@ -287,17 +294,18 @@ pub fn boot() -> io::Result<&'static str> {
     Ok(BOOT.get_or_init(|| boot))
 }
 
-/// Names this host, also after a reboot. Not a file of ours: that would go along with a copy of the state directory.
+/// A name of this host that survives a reboot. It is not stored in a file of berth: that would go along with a copy
+/// of the state directory.
 fn host() -> String {
     let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let is_id = machine.trim().len() == 32 && machine.trim().bytes().all(|byte| byte.is_ascii_hexdigit());
-    // FNV-1a: what is written down and exported must not tell the machine id.
+    // FNV-1a: the recorded and exported name must not reveal the machine id.
     let eat = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let sum = b"berth host ".iter().copied().chain(machine.trim().bytes()).fold(0xcbf2_9ce4_8422_2325, eat);
     if is_id { format!("{sum:016x}") } else { "-".to_owned() }
 }
 
-/// Host and boot.
+/// Splits a boot name into host and boot.
 fn parts(boot: &str) -> (&str, &str) {
     boot.split_once('/').unwrap_or(("", boot))
 }

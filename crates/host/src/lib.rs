@@ -1,9 +1,10 @@
-//! Processes, ptys, signals, locks and identity: what berth asks of Linux.
+//! The Linux facilities that berth uses: processes and their identity, ptys, signals, locks, control groups and their
+//! limits, clocks, sockets, private directories, systemd, and the watchdog that replaces a stuck program.
 //!
 //! Promise: nothing here blocks without a limit (unless a mount hangs), acts on a process it cannot
 //! identify, or leaks a descriptor into a child. This is the only crate of the project with `unsafe` in it.
 //! Not here: sessions, policies, messages. This crate does not know what a session is.
-//! Start with [`spawn::spawn`] and [`tree`], then [`identity`].
+//! Start with [`spawn::spawn`] and [`process_tree`], then [`identity`].
 
 pub mod cgroup;
 pub mod clock;
@@ -11,21 +12,21 @@ mod dbus;
 pub mod dir;
 pub mod disk;
 pub mod facts;
-pub mod files;
+pub mod file_permissions;
 pub mod identity;
 pub mod lock;
 pub mod memory;
+pub mod open_file_limit;
 pub mod ports;
 mod proc;
 pub mod process;
+pub mod process_tree;
 pub mod pty;
 pub mod signals;
 pub mod socket;
 pub mod spawn;
 pub mod stdio;
 pub mod systemd;
-pub mod tree;
-pub mod trust;
 pub mod watchdog;
 
 use std::io;
@@ -53,7 +54,7 @@ pub fn uuid(mut bytes: [u8; 16]) -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// What the operating system said, for people: lower case and without the number.
+/// The message of an operating system error, for people: lower case and without the number.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

@@ -3,7 +3,7 @@
 //! Promise: an `flock` belongs to the open file, so it lives as long as any process has an inherited
 //! descriptor, and no crash can leave it behind. The file is never removed: two processes could lock
 //! two files of one name.
-//! Not here: who inherited it (see [`crate::tree::with_open_lock`]).
+//! Not here: which processes inherited a lock (see [`crate::process_tree::with_open_lock`]).
 //! Start with [`LockFile::try_exclusive`].
 
 use std::io;
@@ -28,17 +28,17 @@ const READS: usize = 100;
 #[derive(Debug)]
 pub struct LockFile(OwnedFd);
 
-/// The identity of a file or directory, whatever its name is: device and inode.
+/// The identity of a file or directory, independent of its name: device and inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileId {
-    /// The device.
+    /// The device number of the file system, as `stat` reports it.
     pub device: u64,
-    /// The inode.
+    /// The inode number, unique on its device while the file exists.
     pub inode: u64,
 }
 
 impl FileId {
-    /// The file of that name; `None` if there is none. Symbolic links are not followed.
+    /// The identity of the file at `path`; `None` if there is none. Symbolic links are not followed.
     pub fn at(path: &Path) -> io::Result<Option<Self>> {
         match retry(|| lstat(path)) {
             Ok(stat) => Ok(Some(Self::of(&stat))),
@@ -66,7 +66,7 @@ impl LockFile {
         Ok(LockFile(retry(|| open(path, flags, Mode::empty()))?))
     }
 
-    /// Opens a file that is there, for reading its text; `None` if there is none. Takes no lock.
+    /// Opens an existing file, for reading its text; `None` if there is none. Takes no lock.
     pub fn open_existing(path: &Path) -> io::Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match retry(|| open(path, flags, Mode::empty())) {
@@ -76,29 +76,28 @@ impl LockFile {
         }
     }
 
-    /// A lock file that somebody else opened.
+    /// Wraps a lock file that other code opened.
     pub fn from_fd(fd: OwnedFd) -> Self {
         LockFile(fd)
     }
 
-    /// Its descriptor.
+    /// The descriptor, which stays open as long as `self`.
     pub fn fd(&self) -> &OwnedFd {
         &self.0
     }
 
-    /// Its descriptor, and nothing else. The lock stays.
+    /// The bare descriptor. The lock stays.
     pub fn into_fd(self) -> OwnedFd {
         self.0
     }
 
-    /// Takes the lock if it is free. True as well if this open file has it already.
+    /// Takes the lock if it is free. Returns true as well if this open file has it already.
     pub fn try_exclusive(&self) -> io::Result<bool> {
         try_lock(&self.0, FlockOperation::NonBlockingLockExclusive)
     }
 
-    /// Takes the lock, trying again for as long as `patience` lasts. Even for a lock that nobody keeps
-    /// some patience is needed: [`probe`] holds it for an instant, and so does a process of the last holder
-    /// that was about to run a program.
+    /// Takes the lock, trying again for as long as `patience` lasts. Even a free lock needs some patience: [`probe`]
+    /// holds it for an instant, and so does a process of the last holder that was about to run a program.
     pub fn acquire(&self, patience: Duration) -> io::Result<bool> {
         let mut pause = Duration::from_micros(50);
         let mut since = None;
@@ -118,7 +117,7 @@ impl LockFile {
         Ok(FileId::of(&retry(|| fstat(&self.0))?))
     }
 
-    /// Whether this is the file of that name. Another one, or none, means that ours was moved or removed.
+    /// True if this is the file at `path`. False means that our file was moved or removed.
     pub fn is_at(&self, path: &Path) -> io::Result<bool> {
         Ok(FileId::at(path)? == Some(self.id()?))
     }
@@ -128,8 +127,8 @@ impl LockFile {
     ///
     /// One `pwrite` of a block of constant size leaves no moment at which the file is empty or has the
     /// length of one text and the bytes of the other, and a writer killed inside it has written all or
-    /// nothing. What it does not rule out is a reader on another core that copies the page while it
-    /// changes (ext4 locks writers only), so the block ends in a check sum and the reader tries again.
+    /// nothing. One case remains: a reader on another core may copy the page while it changes (ext4 locks writers
+    /// only), so the block ends in a check sum and the reader tries again.
     pub fn write_text(&self, text: &str) -> io::Result<()> {
         if text.len() > BLOCK - SUM || text.contains('\0') {
             let problem = "the text for a lock file is too long or has a zero byte";
@@ -170,18 +169,18 @@ impl AsFd for LockFile {
     }
 }
 
-/// Whether somebody has a lock.
+/// The state of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Probe {
-    /// Nobody.
+pub enum LockState {
+    /// No process holds the lock.
     Free,
-    /// Somebody.
+    /// A process holds the lock.
     Held,
 }
 
-/// Looks whether a lock is held; `None` if there is no such file. It takes a shared lock for an instant,
-/// which disturbs no other probe, but can make a [`LockFile::try_exclusive`] fail.
-pub fn probe(path: &Path) -> io::Result<Option<Probe>> {
+/// Probes whether a lock is held; `None` if there is no such file. It takes a shared lock for an instant, which
+/// disturbs no other probe, but can make a [`LockFile::try_exclusive`] fail.
+pub fn probe(path: &Path) -> io::Result<Option<LockState>> {
     // Read only, so that a search for holders never takes a prober for one.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match open(path, flags, Mode::empty()) {
@@ -190,12 +189,12 @@ pub fn probe(path: &Path) -> io::Result<Option<Probe>> {
         Err(error) => return Err(error.into()),
     };
     let free = try_lock(&file, FlockOperation::NonBlockingLockShared)?;
-    Ok(Some(if free { Probe::Free } else { Probe::Held }))
+    Ok(Some(if free { LockState::Free } else { LockState::Held }))
 }
 
-/// The processes that took a lock on this file, by the kernel's list of locks. A process in another pid namespace is not
-/// listed, and neither is one that has ended and left the lock to a child.
-pub fn takers(path: &Path) -> io::Result<Vec<u32>> {
+/// The processes that took a lock on this file, by the kernel's list of locks. The list has no process of another pid
+/// namespace, and none that has ended and left the lock to a child.
+pub fn lock_holders(path: &Path) -> io::Result<Vec<u32>> {
     let file = retry(|| lstat(path))?;
     let device = format!("{:02x}:{:02x}", rustix::fs::major(file.st_dev), rustix::fs::minor(file.st_dev));
     let locks = std::fs::read_to_string("/proc/locks")?;
@@ -218,7 +217,8 @@ struct TakenLock<'a> {
     inode: u64,
 }
 
-/// Parses a line such as `7: FLOCK  ADVISORY  WRITE 1234 fe:00:5859194 0 EOF`. A process that waits has `->` before `FLOCK`.
+/// Parses a line such as `7: FLOCK  ADVISORY  WRITE 1234 fe:00:5859194 0 EOF`. A waiting process has
+/// `->` before `FLOCK`.
 fn taken_lock(line: &str) -> Option<TakenLock<'_>> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [_, "FLOCK", _, _, pid, file, ..] = words[..] else { return None };
@@ -249,6 +249,8 @@ fn check_sum(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use berth_test_dir::TestDir;
+
     use super::*;
 
     #[test]
@@ -262,13 +264,13 @@ mod tests {
 
     #[test]
     fn the_taker_of_a_lock_is_listed_until_the_lock_is_free() {
-        let path = std::env::temp_dir().join(format!("berth-takers-{}", std::process::id()));
+        let dir = TestDir::new();
+        let path = dir.join("lock");
         let file = LockFile::open_or_create(&path).expect("a file");
-        assert_eq!(takers(&path).expect("a list"), []);
+        assert_eq!(lock_holders(&path).expect("a list"), []);
         assert!(file.try_exclusive().expect("a lock"));
-        assert_eq!(takers(&path).expect("a list"), [std::process::id()]);
+        assert_eq!(lock_holders(&path).expect("a list"), [std::process::id()]);
         drop(file);
-        assert_eq!(takers(&path).expect("a list"), []);
-        std::fs::remove_file(&path).expect("our own file");
+        assert_eq!(lock_holders(&path).expect("a list"), []);
     }
 }

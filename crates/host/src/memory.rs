@@ -1,23 +1,23 @@
 //! The memory of this process: small while idle, and closed to others.
 //!
-//! Promise: nothing is lost. What is given back is either free heap or clean pages of the program
-//! file, which the kernel maps again when they are next used.
+//! Promise: nothing is lost. [`release_unused`] frees only unused heap and clean pages of the program file, which the
+//! kernel maps again when they are next used.
 
 use std::{fs, io};
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 /// Keeps other processes of this account from looking into this one: no core dump, no `ptrace`, and
-/// `/proc/PID/environ`, `mem`, `fd`, `cwd` and `exe` are root's. `stat`, `cmdline` and `cgroup` stay readable for
-/// everybody. An exec ends it, so programs that this process starts are not affected.
+/// `/proc/PID/environ`, `mem`, `fd`, `cwd` and `exe` are root's. Every account can still read `stat`, `cmdline` and
+/// `cgroup`. An exec ends this protection, so programs that this process starts are not affected.
 ///
-/// To be called after [`crate::spawn::take_name`]: `/proc/self/comm` is root's as well from then on.
-pub fn close_to_others() -> io::Result<()> {
+/// To be called after [`crate::spawn::set_process_name`]: `/proc/self/comm` is root's as well from then on.
+pub fn forbid_inspection() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
 /// Keeps the heap in one piece. Threads that come and go would each leave one of their own.
-pub fn one_heap() {
+pub fn use_single_arena() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: mallopt only sets a parameter of the allocator.
     unsafe {
@@ -25,8 +25,8 @@ pub fn one_heap() {
     }
 }
 
-/// Gives back what an idle process does not need: free heap, and the pages of the program itself.
-pub fn give_back() {
+/// Gives back memory that an idle process does not need: free heap, and the pages of the program itself.
+pub fn release_unused() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         // SAFETY: malloc_trim returns free memory to the kernel and touches nothing in use.
@@ -43,9 +43,8 @@ pub fn give_back() {
 
 /// The mappings of files that cannot be written and have never been.
 ///
-/// A mapping that was written before it was made read-only (relocations) has anonymous pages, in
-/// memory or swapped out;
-/// dropping those would bring the unrelocated file back, so they stay.
+/// A mapping that was written before it was made read-only (relocations) has anonymous pages, in memory or swapped
+/// out. Dropping those would bring the unrelocated file back, so they stay.
 fn clean_program_pages(smaps: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut candidate = None;
@@ -100,10 +99,10 @@ VmFlags: rd
     }
 
     #[test]
-    fn a_process_that_gave_back_what_it_could_goes_on_as_before() {
-        one_heap();
+    fn a_process_that_gave_back_memory_goes_on_as_before() {
+        use_single_arena();
         let kept: Vec<u64> = (0..10_000).collect();
-        give_back();
+        release_unused();
         assert_eq!(kept.iter().sum::<u64>(), 49_995_000);
         assert_eq!(format!("{:?}", kept.last()), "Some(9999)");
     }

@@ -1,8 +1,8 @@
 //! Ports: which processes listen, and where.
 //!
-//! Promise: a process is named only for a socket it has open itself, read from the kernel just now.
-//! Nothing is connected to, and nobody notices that we looked. One that ends meanwhile is left out.
-//! Not here: whose the processes are.
+//! Promise: a process is named only for a socket it has open itself, read from the kernel just now. No connection is
+//! made, and no listener notices the look. A process that ends meanwhile is left out.
+//! Not here: which session the processes belong to.
 //! Start with [`listening`], or with [`holders`] when the port is known and the process is not.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,41 +20,41 @@ use rustix::fs::{readlinkat, readlinkat_raw};
 use crate::identity::stat_at;
 use crate::proc;
 
-/// A socket that waits for others, and a process that has it open.
+/// A listening socket, and a process that has it open.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Listening {
-    /// The process. After a fork there may be several for one socket.
+pub struct ListeningSocket {
+    /// The pid of the process. After a fork several processes may have one socket.
     pub pid: u32,
-    /// Where it listens.
-    pub address: Address,
+    /// The address of the socket.
+    pub address: SocketAddress,
 }
 
-/// Where a socket waits for others.
+/// The address that a socket listens on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Address {
+pub enum SocketAddress {
     /// TCP, listening.
     Tcp {
         /// The local address; unspecified (`0.0.0.0`, `::`) for all.
         ip: IpAddr,
-        /// The port.
+        /// The TCP port.
         port: u16,
     },
-    /// UDP, bound and not connected to anybody.
+    /// UDP, bound and not connected to a peer.
     Udp {
         /// The local address; unspecified (`0.0.0.0`, `::`) for all.
         ip: IpAddr,
-        /// The port.
+        /// The UDP port.
         port: u16,
     },
     /// A Unix socket, listening.
     Unix {
-        /// Its path; `@name` for one that is not in the file system.
+        /// The path of the socket; `@name` for an abstract one.
         path: PathBuf,
     },
 }
 
-impl Address {
-    /// The port, if it is on the network.
+impl SocketAddress {
+    /// The port; `None` for a Unix socket.
     pub fn port(&self) -> Option<u16> {
         match self {
             Self::Tcp { port, .. } | Self::Udp { port, .. } => Some(*port),
@@ -63,7 +63,7 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for SocketAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, ip, port) = match self {
             Self::Tcp { ip, port } => ("tcp", ip, port),
@@ -77,38 +77,37 @@ impl fmt::Display for Address {
     }
 }
 
-/// Who has a port.
+/// The sockets on a port, and the processes that have them open.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Holders {
+pub struct PortOwners {
     /// Every process with a socket on it.
-    pub listening: Vec<Listening>,
-    /// Sockets on it that none of the processes we could look into has open: another user's, or the
-    /// kernel's own.
-    pub unowned: Vec<Unowned>,
-    /// How many processes could not be looked into. For an ordinary user these are those of others.
+    pub listening: Vec<ListeningSocket>,
+    /// Sockets on the port that none of the processes we could look into has open: another user's, or the kernel's own.
+    pub unowned: Vec<UnownedSocket>,
+    /// The number of processes that could not be looked into. For an ordinary user these are the processes of others.
     pub unreadable: usize,
 }
 
-/// A socket whose process cannot be told.
+/// A socket whose process is not known.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Unowned {
-    /// Where it listens.
-    pub address: Address,
-    /// The user who made it.
+pub struct UnownedSocket {
+    /// The address that the socket listens on.
+    pub address: SocketAddress,
+    /// The uid of the user that made the socket.
     pub uid: u32,
 }
 
-/// What these processes listen on, sorted. Those that are gone, or may not be looked into, are left out.
-pub fn listening(pids: &[u32]) -> io::Result<Vec<Listening>> {
+/// The listening sockets of these processes, sorted. A process that is gone, or may not be looked into, is left out.
+pub fn listening(pids: &[u32]) -> io::Result<Vec<ListeningSocket>> {
     let proc = proc::open()?;
-    let mut sockets = Sockets::new(|_| true);
+    let mut sockets = SocketTable::new(|_| true);
     let mut found = Vec::new();
     for &pid in pids {
         tolerated(sockets.learn_of(proc.as_fd(), pid))?;
     }
     for &pid in pids {
         let held = tolerated(sockets.held_by(proc.as_fd(), pid))?.unwrap_or_default();
-        found.extend(held.into_iter().map(|(_, address)| Listening { pid, address }));
+        found.extend(held.into_iter().map(|(_, address)| ListeningSocket { pid, address }));
     }
     found.sort();
     found.dedup();
@@ -116,21 +115,21 @@ pub fn listening(pids: &[u32]) -> io::Result<Vec<Listening>> {
 }
 
 /// Every process with a listening TCP or a bound UDP socket on this port, in any network namespace.
-pub fn holders(port: u16) -> io::Result<Holders> {
+pub fn holders(port: u16) -> io::Result<PortOwners> {
     let proc = proc::open()?;
-    let mut sockets = Sockets::new(|address| address.port() == Some(port));
+    let mut sockets = SocketTable::new(|address| address.port() == Some(port));
     // The namespaces of all come first: a process may have a socket of a namespace it is not in.
     proc::each_pid(&proc, |pid| tolerated(sockets.learn_of(proc.as_fd(), pid)).map(drop))?;
     // A directory is listed once for each time it was opened.
     let proc = proc::open()?;
-    let mut holders = Holders::default();
+    let mut holders = PortOwners::default();
     let mut owned = BTreeSet::new();
     proc::each_pid(&proc, |pid| {
         match sockets.held_by(proc.as_fd(), pid) {
             Ok(held) => {
                 for (inode, address) in held {
                     owned.insert(inode);
-                    holders.listening.push(Listening { pid, address });
+                    holders.listening.push(ListeningSocket { pid, address });
                 }
             }
             Err(error) if proc::is_gone(&error) => {}
@@ -145,12 +144,12 @@ pub fn holders(port: u16) -> io::Result<Holders> {
     holders.listening.dedup();
     let unowned = sockets.by_inode.into_iter().filter(|(inode, _)| !owned.contains(inode));
     holders.unowned =
-        unowned.map(|(_, socket)| Unowned { address: socket.address, uid: socket.uid }).collect();
+        unowned.map(|(_, socket)| UnownedSocket { address: socket.address, uid: socket.uid }).collect();
     holders.unowned.sort();
     Ok(holders)
 }
 
-/// Nothing, for a process that is gone or may not be looked into.
+/// Maps the error of a process that is gone or may not be looked into to `None`.
 fn tolerated<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
     match answer {
         Ok(value) => Ok(Some(value)),
@@ -159,31 +158,30 @@ fn tolerated<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Whether a process that may not be looked into could have any. Threads of the kernel and the dead are
-/// not worth a word.
+/// True if a process that may not be looked into could have sockets. Kernel threads and ended processes have none.
 fn may_have_sockets(proc: BorrowedFd<'_>, pid: u32) -> bool {
     stat_at(proc, &format!("{pid}/stat"))
         .map_or_else(|error| !proc::is_gone(&error), |stat| !stat.is_zombie() && !stat.is_kernel)
 }
 
 /// The sockets of every network namespace seen so far, by inode. Inodes are unique across namespaces.
-struct Sockets<W> {
+struct SocketTable<W> {
     wanted: W,
     namespaces: BTreeSet<Vec<u8>>,
-    by_inode: BTreeMap<u64, Socket>,
+    by_inode: BTreeMap<u64, SocketEntry>,
     text: Vec<u8>,
 }
 
 /// A line of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Socket {
+struct SocketEntry {
     inode: u64,
-    address: Address,
-    /// Unix sockets do not tell; 0 there.
+    address: SocketAddress,
+    /// The uid of the user that made the socket. The table of Unix sockets does not have it; 0 there.
     uid: u32,
 }
 
-impl<W: Fn(&Address) -> bool> Sockets<W> {
+impl<W: Fn(&SocketAddress) -> bool> SocketTable<W> {
     fn new(wanted: W) -> Self {
         Self { wanted, namespaces: BTreeSet::new(), by_inode: BTreeMap::new(), text: Vec::new() }
     }
@@ -208,8 +206,8 @@ impl<W: Fn(&Address) -> bool> Sockets<W> {
                 Err(error) => return Err(error),
             }
         }
-        // A process that ended while its tables were read may have shown only a part of them; the
-        // next one in the same namespace shows all.
+        // A process that ended while its tables were read may have shown only a part of them; the next process in the
+        // same namespace shows all.
         if namespace(process)? == name {
             self.namespaces.insert(name);
         }
@@ -218,8 +216,8 @@ impl<W: Fn(&Address) -> bool> Sockets<W> {
         Ok(())
     }
 
-    /// Those that a process has open, with their inodes.
-    fn held_by(&self, proc: BorrowedFd<'_>, pid: u32) -> io::Result<Vec<(u64, Address)>> {
+    /// The listening sockets that a process has open, with their inodes.
+    fn held_by(&self, proc: BorrowedFd<'_>, pid: u32) -> io::Result<Vec<(u64, SocketAddress)>> {
         let mut held = Vec::new();
         let process = proc::directory(proc, &pid.to_string())?;
         let descriptors = proc::directory(process.as_fd(), "fd")?;
@@ -228,7 +226,7 @@ impl<W: Fn(&Address) -> bool> Sockets<W> {
         }
         proc::each_number(descriptors.as_fd(), |_, name| {
             let mut target = [MaybeUninit::uninit(); 64];
-            // One that was closed while we looked has nothing to say.
+            // A descriptor that was closed meanwhile is left out.
             if let Ok((target, _)) = readlinkat_raw(&descriptors, name, &mut target)
                 && let Some(socket) = inode_in(target).and_then(|inode| self.by_inode.get(&inode))
             {
@@ -240,14 +238,16 @@ impl<W: Fn(&Address) -> bool> Sockets<W> {
     }
 }
 
-/// A relative path means one below where the process is; we have no better idea of where it was.
-fn resolved(address: &Address, process: BorrowedFd<'_>) -> Address {
+/// A relative path is taken as relative to the working directory of the process; where it was at the bind is not known.
+fn resolved(address: &SocketAddress, process: BorrowedFd<'_>) -> SocketAddress {
     match address {
-        Address::Unix { path } if path.is_relative() && !path.as_os_str().as_bytes().starts_with(b"@") => {
+        SocketAddress::Unix { path }
+            if path.is_relative() && !path.as_os_str().as_bytes().starts_with(b"@") =>
+        {
             let cwd = readlinkat(process, "cwd", Vec::new()).unwrap_or_default();
-            Address::Unix { path: Path::new(OsStr::from_bytes(cwd.as_bytes())).join(path) }
+            SocketAddress::Unix { path: Path::new(OsStr::from_bytes(cwd.as_bytes())).join(path) }
         }
-        Address::Tcp { .. } | Address::Udp { .. } | Address::Unix { .. } => address.clone(),
+        SocketAddress::Tcp { .. } | SocketAddress::Udp { .. } | SocketAddress::Unix { .. } => address.clone(),
     }
 }
 
@@ -256,24 +256,24 @@ fn inode_in(target: &[u8]) -> Option<u64> {
     number(target.strip_prefix(b"socket:[")?.strip_suffix(b"]")?)
 }
 
-type Parser = fn(&[u8]) -> Option<Socket>;
+type SocketParser = fn(&[u8]) -> Option<SocketEntry>;
 
 /// The files that list sockets, and how to read their lines.
-const TABLES: [(&str, Parser); 5] =
+const TABLES: [(&str, SocketParser); 5] =
     [("tcp", tcp_line), ("tcp6", tcp_line), ("udp", udp_line), ("udp6", udp_line), ("unix", unix_line)];
 
-fn tcp_line(line: &[u8]) -> Option<Socket> {
+fn tcp_line(line: &[u8]) -> Option<SocketEntry> {
     const LISTENING: &[u8] = b"0A";
-    inet_line(line, LISTENING, |ip, port| Address::Tcp { ip, port })
+    inet_line(line, LISTENING, |ip, port| SocketAddress::Tcp { ip, port })
 }
 
-fn udp_line(line: &[u8]) -> Option<Socket> {
+fn udp_line(line: &[u8]) -> Option<SocketEntry> {
     const UNCONNECTED: &[u8] = b"07";
-    inet_line(line, UNCONNECTED, |ip, port| Address::Udp { ip, port })
+    inet_line(line, UNCONNECTED, |ip, port| SocketAddress::Udp { ip, port })
 }
 
 /// `sl local remote state queues timer retransmits uid timeout inode …`
-fn inet_line(line: &[u8], wanted: &[u8], address: fn(IpAddr, u16) -> Address) -> Option<Socket> {
+fn inet_line(line: &[u8], wanted: &[u8], address: fn(IpAddr, u16) -> SocketAddress) -> Option<SocketEntry> {
     let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
     let local = fields.nth(1)?;
     let state = fields.nth(1)?;
@@ -281,7 +281,7 @@ fn inet_line(line: &[u8], wanted: &[u8], address: fn(IpAddr, u16) -> Address) ->
     let inode = number(fields.nth(1)?)?;
     let colon = local.iter().position(|&byte| byte == b':')?;
     let (ip, port) = (ip_in(&local[..colon])?, u16::try_from(hexadecimal(&local[colon + 1..])?).ok()?);
-    let socket = Socket { inode, address: address(ip, port), uid: u32::try_from(uid).ok()? };
+    let socket = SocketEntry { inode, address: address(ip, port), uid: u32::try_from(uid).ok()? };
     (state == wanted && port != 0).then_some(socket)
 }
 
@@ -298,7 +298,7 @@ fn ip_in(digits: &[u8]) -> Option<IpAddr> {
 }
 
 /// `slot: references protocol flags type state inode path`. The path may hold anything.
-fn unix_line(line: &[u8]) -> Option<Socket> {
+fn unix_line(line: &[u8]) -> Option<SocketEntry> {
     const ACCEPTS: u64 = 0x0001_0000;
     let mut rest = line;
     let mut fields = [&line[..0]; 7];
@@ -310,7 +310,7 @@ fn unix_line(line: &[u8]) -> Option<Socket> {
     let [_, _, _, flags, _, _, inode] = fields;
     let path = rest.strip_prefix(b" ").filter(|path| !path.is_empty())?;
     let path = PathBuf::from(OsStr::from_bytes(path));
-    let socket = Socket { inode: number(inode)?, address: Address::Unix { path }, uid: 0 };
+    let socket = SocketEntry { inode: number(inode)?, address: SocketAddress::Unix { path }, uid: 0 };
     (hexadecimal(flags)? & ACCEPTS != 0).then_some(socket)
 }
 
@@ -326,7 +326,7 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn shown(socket: Option<Socket>) -> Option<(u64, String)> {
+    fn shown(socket: Option<SocketEntry>) -> Option<(u64, String)> {
         socket.map(|socket| (socket.inode, socket.address.to_string()))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Promise: files opened through one directory of `/proc` all belong to one process: the directory stays
 //! tied to the process it was opened for, and answers `ESRCH` or `ENOENT` once that is gone.
-//! Not here: what the files mean (see [`crate::identity`] and [`crate::tree`]).
+//! Not here: the meaning of the files (see [`crate::identity`] and [`crate::process_tree`]).
 //! Start with [`each_pid`].
 
 use std::ffi::CStr;
@@ -17,7 +17,6 @@ use rustix::io::Errno;
 /// Long enough for any `/proc/PID/stat` line: 52 numbers and a 64 byte name.
 pub(crate) const STAT_SIZE: usize = 2048;
 
-/// Opens `/proc`.
 pub(crate) fn open() -> io::Result<OwnedFd> {
     shows_our_numbers()?;
     directory(CWD, "/proc")
@@ -89,17 +88,17 @@ pub(crate) fn read_all(at: BorrowedFd<'_>, path: &str, buffer: &mut Vec<u8>) -> 
     }
 }
 
-/// Whether the error means that the process ended while we looked.
+/// True if the error means that the process ended while we looked.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
-/// Whether the error means that we may not look.
+/// True if the error means that we may not look.
 pub(crate) fn is_hidden(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
-/// Calls again what a signal interrupted.
+/// Repeats a call that a signal interrupted.
 pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
     loop {
         match call() {

@@ -1,9 +1,9 @@
-//! What is shown about a process.
+//! Facts about a process, for display.
 //!
-//! Promise: [`census`] costs one walk of `/proc`: one open and one read for each process. What costs more
-//! is asked for one process at a time, and is always of the process that was listed, never of another
-//! that has its pid by now.
-//! Not here: whose it is, and what it listens on (see [`crate::tree`], [`crate::ports`]).
+//! Promise: [`census`] costs one walk of `/proc`: one open and one read for each process. More expensive facts are
+//! read for one process at a time, and always from the process that was listed, never from another one that has its
+//! pid by now.
+//! Not here: the session of a process and its ports (see [`crate::process_tree`], [`crate::ports`]).
 //! Start with [`census`], then [`ProcessStat::open`].
 
 use std::ffi::OsString;
@@ -15,16 +15,15 @@ use std::sync::OnceLock;
 
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
-use crate::identity::{Identity, ProcessStat, boot, stat_at};
+use crate::identity::{ProcessIdentity, ProcessStat, boot, stat_at};
 use crate::{clock, proc};
 
-/// As much of a command line as anybody wants to see.
+/// The part of a command line that is read, in bytes.
 const ARGV_SIZE: usize = 4096;
 /// Long enough for a few words and the longest path.
 const LINE_SIZE: usize = 8192;
 
-/// Every process there is, the ended ones that nobody collected included. Those that `/proc` hides from
-/// us are missing.
+/// Every process that `/proc` shows us, ended processes that were not reaped included.
 pub fn census() -> io::Result<Vec<ProcessStat>> {
     let proc = proc::open()?;
     let mut all = Vec::with_capacity(256);
@@ -40,45 +39,47 @@ pub fn census() -> io::Result<Vec<ProcessStat>> {
 }
 
 impl ProcessStat {
-    /// Which process this is.
-    pub fn identity(&self) -> io::Result<Identity> {
-        Ok(Identity { pid: self.pid, start_ticks: self.start_ticks, boot: boot()?.to_owned() })
+    /// The identity of this process: pid, start time and boot.
+    pub fn identity(&self) -> io::Result<ProcessIdentity> {
+        Ok(ProcessIdentity { pid: self.pid, start_ticks: self.start_ticks, boot: boot()?.to_owned() })
     }
 
-    /// How long ago it started.
+    /// Milliseconds since the process started.
     pub fn age_ms(&self) -> u64 {
         clock::boot_ms().saturating_sub(ticks_to_ms(self.start_ticks))
     }
 
-    /// The processor time it used itself; that of ended children is not in it.
+    /// The processor time this process used itself, in milliseconds; time of ended children is not in it.
     pub fn cpu_ms(&self) -> u64 {
         ticks_to_ms(self.cpu_ticks)
     }
 
-    /// What it has in memory. Pages shared with others count in full, so a sum over several is too much.
+    /// The resident memory of the process. Pages shared with others count in full, so a sum over several processes
+    /// is too large.
     pub fn rss_bytes(&self) -> u64 {
         self.rss_pages.saturating_mul(page_size())
     }
 
-    /// Its terminal, as `ps` names it.
+    /// The controlling terminal, as `ps` names it.
     pub fn tty_name(&self) -> Option<String> {
         tty_name(self.tty)
     }
 
-    /// A closer look. Fails with "not found" if the process is gone, whoever has its pid now.
-    pub fn open(&self) -> io::Result<Opened> {
+    /// Opens the directory of this process in `/proc`, for a closer look. Fails with "not found" if the process is
+    /// gone, even if another process has its pid now.
+    pub fn open(&self) -> io::Result<ProcessDir> {
         let proc = proc::open()?;
         let directory = proc::directory(proc.as_fd(), &self.pid.to_string())?;
         let now = stat_at(directory.as_fd(), "stat")?;
         if now.start_ticks != self.start_ticks {
             return Err(io::ErrorKind::NotFound.into());
         }
-        Ok(Opened { directory })
+        Ok(ProcessDir { directory })
     }
 }
 
-/// The beginning of a process's command line as it shows it, with a zero byte behind each word; in one read, and long
-/// enough for any path in it. Empty for a thread of the kernel and for a zombie.
+/// The beginning of the command line of a process, with a zero byte behind each word; in one read, and long enough
+/// for any path in it. Empty for a kernel thread and for a zombie.
 pub fn command_line(pid: u32) -> io::Result<Vec<u8>> {
     let path = format!("/proc/{pid}/cmdline");
     let file = openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -89,13 +90,13 @@ pub fn command_line(pid: u32) -> io::Result<Vec<u8>> {
 
 /// A process whose files can be read. It may end at any time; then reading fails.
 #[derive(Debug)]
-pub struct Opened {
+pub struct ProcessDir {
     directory: OwnedFd,
 }
 
-impl Opened {
-    /// Program and arguments as the process shows them, which it may change; cut when very long. Empty
-    /// for a thread of the kernel and for a zombie.
+impl ProcessDir {
+    /// Program and arguments as the process shows them, which it may change; cut when very long. Empty for a kernel
+    /// thread and for a zombie.
     pub fn argv(&self) -> io::Result<Vec<String>> {
         let mut buffer = [0; ARGV_SIZE];
         let bytes = proc::read_once(self.directory.as_fd(), "cmdline", &mut buffer)?;
@@ -106,7 +107,7 @@ impl Opened {
         Ok(bytes.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect())
     }
 
-    /// The user it runs as.
+    /// The effective user of the process.
     pub fn uid(&self) -> io::Result<u32> {
         let mut buffer = Vec::new();
         proc::read_all(self.directory.as_fd(), "status", &mut buffer)?;
@@ -117,14 +118,14 @@ impl Opened {
         effective.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no Uid in the process status"))
     }
 
-    /// Where it is. Another user's may not be seen.
+    /// The working directory. The kernel hides it for processes of other users.
     pub fn cwd(&self) -> io::Result<PathBuf> {
         let path = readlinkat(&self.directory, "cwd", Vec::new())?;
         Ok(OsString::from_vec(path.into_bytes()).into())
     }
 
-    /// Its share of what is in memory: a page that n processes share counts 1/n. Sums are right, and the
-    /// kernel walks all its memory for it. Another user's may not be seen.
+    /// The proportional share of resident memory: a page that n processes share counts 1/n. Sums are right, but the
+    /// kernel walks all memory of the process to answer. The kernel hides it for processes of other users.
     pub fn pss_bytes(&self) -> io::Result<u64> {
         let mut buffer = [0; 4096];
         let bytes = proc::read_once(self.directory.as_fd(), "smaps_rollup", &mut buffer)?;
@@ -138,7 +139,7 @@ fn pss_in(rollup: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Terminals by their device number.
+/// The name of a terminal, from its device number.
 fn tty_name(number: u32) -> Option<String> {
     let major = number >> 8 & 0xfff;
     let minor = number & 0xff | number >> 12 & 0xfff00;

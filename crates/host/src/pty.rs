@@ -1,8 +1,8 @@
 //! Pseudo terminals.
 //!
 //! Promise: both ends close on exec, the master never blocks, and the slave is opened from the master
-//! itself, so it is the right one in whichever mount namespace we run.
-//! Not here: making it the controlling terminal (see [`crate::spawn`]), what the bytes mean.
+//! itself, so it is the right one in any mount namespace.
+//! Not here: making it the controlling terminal (see [`crate::spawn`]), the meaning of the bytes.
 //! Start with [`Pty::open`].
 
 use std::io;
@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::{InputModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 
-/// Our end of a pseudo terminal. Closing it hangs up on whoever uses the other end.
+/// Our end of a pseudo terminal. Closing it hangs up on the processes that use the other end.
 #[derive(Debug)]
 pub struct Pty {
     /// The master, non-blocking.
@@ -28,7 +28,7 @@ impl Pty {
         let slave =
             ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         let mut modes = tcgetattr(&slave)?;
-        // With it the line editor of the kernel erases a whole character, not one byte of it.
+        // With IUTF8 the line editor of the kernel erases a whole character, not one byte of it.
         modes.input_modes |= InputModes::IUTF8;
         tcsetattr(&slave, OptionalActions::Now, &modes)?;
         let pty = Pty { master };

@@ -1,4 +1,4 @@
-//! Signals of this process: ignored, or read from a descriptor. No handlers.
+//! Signals of this process: ignored, or read from a descriptor. There are no handlers here.
 //!
 //! Promise: a signal given to a [`SignalFd`] arrives there and does nothing else.
 //! Not here: signals to others (see [`crate::identity::Pidfd`]), the alarm (see [`crate::watchdog`]).
@@ -21,17 +21,17 @@ pub fn unblock_all() -> io::Result<()> {
     unblock_all_but(&[])
 }
 
-/// Unblocks every signal but these, which are blocked: what came between two images of a program then
-/// waits for the [`SignalFd`] of the new one.
+/// Unblocks every signal except these, which are blocked: a signal that comes between two images of a program then
+/// waits for the [`SignalFd`] of the new image.
 pub fn unblock_all_but(signals: &[i32]) -> io::Result<()> {
     change_mask(libc::SIG_SETMASK, &signal_set(signals))
 }
 
-/// Lets the kernel collect our children when they end, because nobody here waits for one: what a process that stays
-/// starts, and what its children start beside themselves, would else stay listed as ended until it ends itself.
-/// Whoever waits for a child after this hears that there is none.
-pub fn let_children_go() {
-    // The numbers are right, so it cannot fail; and if it did, they would be listed, and nothing else.
+/// Lets the kernel reap our children when they end. This is for a process that never waits for a child: without it,
+/// an ended child, and an ended orphan that this process adopted, would stay listed until this process ends. A later
+/// wait for a child fails with "no child".
+pub fn ignore_child_exits() {
+    // The numbers are valid, so this cannot fail. If it did, ended children would stay listed, and nothing worse.
     let _ = set_disposition(libc::SIGCHLD, libc::SIG_IGN);
 }
 
@@ -44,12 +44,12 @@ impl SignalFd {
     pub fn new(signals: &[i32]) -> io::Result<Self> {
         let set = signal_set(signals);
         change_mask(libc::SIG_BLOCK, &set)?;
-        // Whoever started us may have ignored one, and that outlives exec. An ignored SIGCHLD would make
-        // the kernel throw away the exits of our children.
+        // The parent may have ignored a signal, and that survives exec. An ignored SIGCHLD would make the kernel
+        // throw away the exits of our children.
         signals.iter().try_for_each(|&signal| set_disposition(signal, libc::SIG_DFL))?;
         // SAFETY: `set` is an initialised signal set, and -1 asks for a new descriptor.
         let fd = checked(unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })?;
-        // SAFETY: the kernel just made this descriptor and nobody else knows it.
+        // SAFETY: the kernel just made this descriptor and no other code owns it.
         Ok(SignalFd(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -83,8 +83,8 @@ impl AsFd for SignalFd {
 
 fn signal_set(signals: &[i32]) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: `sigemptyset` initialises the set, and `sigaddset` changes an initialised one. A number
-    // that is no signal is refused by `sigaddset` and leaves the set as it was.
+    // SAFETY: `sigemptyset` initialises the set, and `sigaddset` changes an initialised one. `sigaddset` rejects a
+    // number that is not a valid signal and leaves the set as it was.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for &signal in signals {

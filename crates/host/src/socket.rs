@@ -1,8 +1,8 @@
-//! Unix sockets in a directory, whatever the length of its path.
+//! Unix sockets in a directory, with a path of any length.
 //!
-//! Promise: the socket file is for its owner only from its first moment, and a path too long for a
-//! socket address (107 bytes) works like any other.
-//! Not here: what is said over it, and whether an old socket is stale (a lock decides that).
+//! Promise: only its owner can use the socket file, from its first moment on, and a path too long for a socket
+//! address (107 bytes) works like any other.
+//! Not here: the protocol spoken over the socket, and deciding that an old socket is stale (a lock decides that).
 //! Start with [`listen`] and [`connect`].
 
 use std::io;
@@ -21,16 +21,17 @@ use crate::identity::Pidfd;
 /// The longest path that fits a socket address.
 const ADDRESS_SIZE: usize = 107;
 /// How many clients may wait to be accepted: as many as the kernel allows (`net.core.somaxconn`), which cuts this down.
-/// Hundreds may come at the same moment, and who finds the queue full is refused for no fault of theirs.
+/// Hundreds may connect at the same moment, and a client that finds the queue full is refused through no fault
+/// of its own.
 const BACKLOG: i32 = i32::MAX;
 
 /// How long a client waits for room in a full queue of connections.
-pub const QUEUE_PATIENCE: Duration = Duration::from_secs(2);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const QUEUE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Listens on `name` in `dir`, in place of a socket that an earlier process left there. Non-blocking.
 pub fn listen(dir: &Path, name: &str) -> io::Result<UnixListener> {
-    let place = Place::new(dir, name)?;
+    let place = SocketPath::new(dir, name)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     // Linux gives the file the mode of the socket, so it is never open to others, not even before a
@@ -51,12 +52,12 @@ pub fn listen(dir: &Path, name: &str) -> io::Result<UnixListener> {
 /// Connects to the socket `name` in `dir`. A listener whose queue stays full, because it is stopped
 /// or stuck, is given up after a while.
 pub fn connect(dir: &Path, name: &str) -> io::Result<UnixStream> {
-    connect_within(dir, name, QUEUE_PATIENCE)
+    connect_within(dir, name, CONNECT_TIMEOUT)
 }
 
-/// The same for who has only so much time to wait in the queue.
+/// Like [`connect`], with a limit on the time spent waiting in a full queue.
 pub fn connect_within(dir: &Path, name: &str, patience: Duration) -> io::Result<UnixStream> {
-    let place = Place::new(dir, name)?;
+    let place = SocketPath::new(dir, name)?;
     let address = SocketAddrUnix::new(&place.path)?;
     let until = Instant::now() + patience;
     loop {
@@ -80,17 +81,17 @@ pub fn connect_within(dir: &Path, name: &str, patience: Duration) -> io::Result<
     }
 }
 
-/// Who is at the other end of a connection.
+/// The process at the other end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer {
-    /// The user it ran as when it connected.
+pub struct PeerCredentials {
+    /// The user that the process ran as when it connected.
     pub uid: u32,
-    /// Its process then; 0 if that is in a namespace we do not see.
+    /// The pid of the process when it connected; 0 if that is in a pid namespace we do not see.
     pub pid: u32,
 }
 
-/// Asks the kernel who connected.
-pub fn peer(stream: &impl AsFd) -> io::Result<Peer> {
+/// Asks the kernel which process connected.
+pub fn peer(stream: &impl AsFd) -> io::Result<PeerCredentials> {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: `credentials` is writable memory of `size` bytes, and `size` is writable.
@@ -103,11 +104,11 @@ pub fn peer(stream: &impl AsFd) -> io::Result<Peer> {
             &mut size,
         )
     })?;
-    Ok(Peer { uid: credentials.uid, pid: credentials.pid.cast_unsigned() })
+    Ok(PeerCredentials { uid: credentials.uid, pid: credentials.pid.cast_unsigned() })
 }
 
-/// Holds on to the process that connected, whatever becomes of its number. Kernels before 6.5 cannot say; there
-/// it is whoever has the number now.
+/// Opens a descriptor of the process that connected, which stays valid if its pid is reused. Kernels before 6.5
+/// cannot tell; there it refers to the process that has the pid now.
 pub fn peer_process(stream: &impl AsFd) -> io::Result<Pidfd> {
     let mut fd: libc::c_int = -1;
     let mut size = size_of::<libc::c_int>() as libc::socklen_t;
@@ -122,7 +123,7 @@ pub fn peer_process(stream: &impl AsFd) -> io::Result<Pidfd> {
         )
     });
     match told {
-        // SAFETY: the kernel made this descriptor for us just now, and nobody else knows it.
+        // SAFETY: the kernel made this descriptor for us just now, and no other code owns it.
         Ok(_) => Ok(Pidfd::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })),
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Pidfd::open(peer(stream)?.pid),
         Err(error) => Err(error),
@@ -130,21 +131,21 @@ pub fn peer_process(stream: &impl AsFd) -> io::Result<Pidfd> {
 }
 
 /// A path for a socket that fits an address.
-struct Place {
+struct SocketPath {
     path: PathBuf,
     /// Open while `path` leads through it.
     _directory: Option<OwnedFd>,
 }
 
-impl Place {
-    fn new(dir: &Path, name: &str) -> io::Result<Place> {
+impl SocketPath {
+    fn new(dir: &Path, name: &str) -> io::Result<SocketPath> {
         let path = dir.join(name);
         if path.as_os_str().len() <= ADDRESS_SIZE {
-            return Ok(Place { path, _directory: None });
+            return Ok(SocketPath { path, _directory: None });
         }
         let directory = open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let path = PathBuf::from(format!("/proc/self/fd/{}/{name}", directory.as_raw_fd()));
-        Ok(Place { path, _directory: Some(directory) })
+        Ok(SocketPath { path, _directory: Some(directory) })
     }
 }
 

@@ -1,9 +1,10 @@
-//! Starting a program in a session of its own.
+//! Starting a program in a new session (in the sense of terminals).
 //!
 //! Promise: the program starts with default signals, nothing blocked, only the descriptors it was
 //! given, and [`spawn`] returns once it really runs, or with what went wrong. The returned
 //! [`Pidfd`] was made together with the process, so it cannot be another one.
-//! Not here: waiting for its end (see [`crate::tree::reap`]), which cgroup (see [`crate::cgroup`]).
+//! Not here: waiting for the end of the process (see [`crate::process_tree::reap`]), choosing its
+//! cgroup (see [`crate::cgroup`]).
 //! Start with [`spawn`].
 
 mod child;
@@ -21,23 +22,23 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use crate::identity::Pidfd;
 use crate::{proc, reason};
-use child::{Plan, Step};
-pub use program::{ProgramError, THIS_PROGRAM, find_program, take_name};
+use child::{ExecPlan, SpawnStep};
+pub use program::{ProgramError, THIS_PROGRAM, find_program, set_process_name};
 
-/// What to start, and how.
+/// The program to start, and its surroundings.
 #[derive(Debug)]
-pub struct Spawn<'a> {
+pub struct SpawnOptions<'a> {
     /// The file to run; see [`find_program`].
     pub program: &'a Path,
     /// All arguments, the program's name for itself (`argv[0]`) first.
     pub args: &'a [OsString],
-    /// The whole environment. Nothing of ours is added.
+    /// The whole environment. No variable of ours is added.
     pub env: &'a [(OsString, OsString)],
-    /// Where it starts. A relative `program` is looked up from here.
+    /// The working directory. A relative `program` is looked up from here.
     pub cwd: &'a Path,
     /// Its standard input, output and error.
-    pub stdio: Stdio<'a>,
-    /// Descriptors it inherits besides, under the same numbers.
+    pub stdio: ChildStdio<'a>,
+    /// Further descriptors that the program inherits, under the same numbers.
     pub keep: &'a [BorrowedFd<'a>],
     /// The cgroup to be born in, or to move into before the program runs.
     pub cgroup: Option<BorrowedFd<'a>>,
@@ -47,26 +48,26 @@ pub struct Spawn<'a> {
 
 /// Standard input, output and error of a new process.
 #[derive(Debug)]
-pub enum Stdio<'a> {
+pub enum ChildStdio<'a> {
     /// All three are this terminal, which becomes the controlling one.
     Terminal(BorrowedFd<'a>),
     /// Three descriptors, and no controlling terminal.
     Files {
-        /// Descriptor 0.
+        /// Becomes descriptor 0, standard input.
         stdin: BorrowedFd<'a>,
-        /// Descriptor 1.
+        /// Becomes descriptor 1, standard output.
         stdout: BorrowedFd<'a>,
-        /// Descriptor 2.
+        /// Becomes descriptor 2, standard error.
         stderr: BorrowedFd<'a>,
     },
 }
 
 /// A process that was started.
 #[derive(Debug)]
-pub struct Child {
-    /// Its number.
+pub struct ChildProcess {
+    /// The pid of the process.
     pub pid: u32,
-    /// The process itself.
+    /// A descriptor of the process, valid even if the pid is reused.
     pub pidfd: Pidfd,
 }
 
@@ -78,7 +79,7 @@ pub enum SpawnError {
     ZeroByte {
         /// The program that was to run.
         program: PathBuf,
-        /// Which part of the request.
+        /// The part of the request that contains it, with its article.
         what: &'static str,
     },
     /// A descriptor to keep has a number that standard input, output or error takes.
@@ -90,22 +91,22 @@ pub enum SpawnError {
     /// The new process could not be set up.
     #[error("cannot set up {what} for {}: {}", program.display(), reason(cause))]
     Setup {
-        /// What was being set up.
+        /// The part of the setup that failed, with its article.
         what: &'static str,
         /// The program that was to run.
         program: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         cause: io::Error,
     },
     /// The working directory could not be entered.
     #[error("cannot enter the directory {}: {}", directory.display(), reason(cause))]
     Directory {
-        /// The directory.
+        /// The working directory that was requested.
         directory: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         cause: io::Error,
     },
-    /// The file exists, but not what is needed to run it.
+    /// The file exists, but not the interpreter or loader that it needs.
     #[error("cannot run {}: the interpreter or loader it asks for does not exist", program.display())]
     Interpreter {
         /// The program that was to run.
@@ -116,7 +117,7 @@ pub enum SpawnError {
     Run {
         /// The program that was to run.
         program: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         cause: io::Error,
     },
 }
@@ -126,17 +127,17 @@ pub enum SpawnError {
 ///
 /// For an instant longer the new process may have a few of our close-on-exec descriptors open. A lock
 /// that is dropped right after a start needs that instant to be free.
-pub fn spawn(spec: &Spawn<'_>) -> Result<Child, SpawnError> {
+pub fn spawn(spec: &SpawnOptions<'_>) -> Result<ChildProcess, SpawnError> {
     let (results, report) = report_pipe().map_err(SpawnError::Process)?;
-    let mut plan = Plan::new(spec, report.as_raw_fd())?;
+    let mut plan = ExecPlan::new(spec, report.as_raw_fd())?;
     let (pid, pidfd) = match spec.cgroup {
         None => clone::start(&plan).map_err(SpawnError::Process)?,
         Some(cgroup) => match clone::start_in(cgroup.as_raw_fd(), &plan) {
             Ok(born) => born,
-            // A kernel that cannot: then the new process moves there itself, or says why it may not.
+            // This kernel cannot: the new process moves there itself, or reports why it may not.
             Err(_) => {
                 let procs = openat(cgroup, "cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
-                    .map_err(|error| explain(spec, Step::Cgroup, error.into()))?;
+                    .map_err(|error| explain(spec, SpawnStep::Cgroup, error.into()))?;
                 plan.join(procs.as_raw_fd());
                 clone::start(&plan).map_err(SpawnError::Process)?
             }
@@ -146,45 +147,52 @@ pub fn spawn(spec: &Spawn<'_>) -> Result<Child, SpawnError> {
     started(spec, &results, pid, pidfd)
 }
 
-/// The same, but for whose child it is: our own parent's, as if that had started it. We are told nothing of its
-/// end. It is in our control group.
-pub fn spawn_beside(spec: &Spawn<'_>) -> Result<Child, SpawnError> {
+/// Like [`spawn`], but the new process becomes a child of our own parent. We are not told of its end. It is in
+/// our control group.
+pub fn spawn_beside(spec: &SpawnOptions<'_>) -> Result<ChildProcess, SpawnError> {
     let (results, report) = report_pipe().map_err(SpawnError::Process)?;
-    let plan = Plan::new(spec, report.as_raw_fd())?;
+    let plan = ExecPlan::new(spec, report.as_raw_fd())?;
     let (pid, pidfd) = clone::start_beside(&plan).map_err(SpawnError::Process)?;
     drop(report);
     started(spec, &results, pid, pidfd)
 }
 
-fn started(spec: &Spawn<'_>, results: &OwnedFd, pid: u32, pidfd: OwnedFd) -> Result<Child, SpawnError> {
+fn started(
+    spec: &SpawnOptions<'_>,
+    results: &OwnedFd,
+    pid: u32,
+    pidfd: OwnedFd,
+) -> Result<ChildProcess, SpawnError> {
     // The other end closes when the program runs, so the end of the pipe means success.
     let mut failure = [0; child::REPORT_SIZE];
     let count = proc::retry(|| rustix::io::read(results, &mut failure)).map_err(SpawnError::Process)?;
     if count == 0 {
-        return Ok(Child { pid, pidfd: Pidfd::from_fd(pidfd) });
+        return Ok(ChildProcess { pid, pidfd: Pidfd::from_fd(pidfd) });
     }
-    // It is about to exit. Collect it here: the caller never hears of its pid.
+    // The new process is about to exit. Reap it here: the caller never hears of its pid.
     let _ = proc::retry(|| waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED));
     let (step, cause) = child::read_report(&failure);
     Err(explain(spec, step, cause))
 }
 
-fn explain(spec: &Spawn<'_>, step: Step, cause: io::Error) -> SpawnError {
+fn explain(spec: &SpawnOptions<'_>, step: SpawnStep, cause: io::Error) -> SpawnError {
     let program = spec.program.to_owned();
     let setup = |what| SpawnError::Setup { what, program: spec.program.to_owned(), cause: copy(&cause) };
     match step {
-        Step::Cgroup => setup("the control group"),
-        Step::Signals => setup("the signals"),
-        Step::Session => setup("a session"),
-        Step::Terminal => setup("the terminal"),
-        Step::Stdio => setup("input and output"),
-        Step::Descriptors => setup("the descriptors"),
-        Step::Directory => SpawnError::Directory { directory: spec.cwd.to_owned(), cause },
-        // The kernel says `no such file` for a script whose interpreter is missing, too.
-        Step::Exec if cause.raw_os_error() == Some(libc::ENOENT) && spec.cwd.join(spec.program).exists() => {
+        SpawnStep::Cgroup => setup("the control group"),
+        SpawnStep::Signals => setup("the signals"),
+        SpawnStep::Session => setup("a session"),
+        SpawnStep::Terminal => setup("the terminal"),
+        SpawnStep::Stdio => setup("input and output"),
+        SpawnStep::Descriptors => setup("the descriptors"),
+        SpawnStep::Directory => SpawnError::Directory { directory: spec.cwd.to_owned(), cause },
+        // The kernel also says `no such file` for a script whose interpreter is missing.
+        SpawnStep::Exec
+            if cause.raw_os_error() == Some(libc::ENOENT) && spec.cwd.join(spec.program).exists() =>
+        {
             SpawnError::Interpreter { program }
         }
-        Step::Exec => SpawnError::Run { program, cause },
+        SpawnStep::Exec => SpawnError::Run { program, cause },
     }
 }
 
@@ -192,7 +200,7 @@ fn copy(error: &io::Error) -> io::Error {
     io::Error::from_raw_os_error(error.raw_os_error().unwrap_or_default())
 }
 
-/// The pipe through which the new process tells what failed.
+/// The pipe through which the new process reports a failed step.
 fn report_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (results, report) = pipe_with(PipeFlags::CLOEXEC)?;
     // If we run with a standard descriptor closed, the pipe may have got its number, and the new

@@ -1,10 +1,10 @@
 //! Asking systemd for a scope: a unit, and so a control group, for a process that runs already.
 //!
-//! Promise: a process is in its scope when [`Manager::make_scope`] says so, and only a process of this
-//! very pid namespace is ever named to a manager. No answer takes longer than a limit, and every failure
-//! is a reason for people; nothing else is changed then.
-//! Not here: dividing the scope (see [`crate::cgroup::scope_of_mine`]), the bytes (see `dbus`).
-//! Start with [`Manager::reach`].
+//! Promise: a process is in its scope when [`SystemdManager::make_scope`] returns success, and only a process of this very
+//! pid namespace is ever named to a manager. Every request has a timeout. Every failure is a reason for people to
+//! read, and changes nothing else.
+//! Not here: dividing the scope (see [`crate::cgroup::scope_of_mine`]), the wire format (see `dbus`).
+//! Start with [`SystemdManager::reach`].
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -12,32 +12,32 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::cgroup::scope_name;
-use crate::dbus::{Bus, CallError, Method, Writer};
+use crate::dbus::{DbusCallError, DbusConnection, DbusMethod, DbusWriter};
 use crate::{reason, socket};
 
-/// How long systemd may take for everything that is asked of it.
+/// The timeout for all requests to systemd together.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const LOGIND: &str = "org.freedesktop.login1";
 const BUS: &str = "org.freedesktop.DBus";
 
-/// Whether systemd runs this system.
-pub fn runs() -> bool {
-    // It makes this directory before it starts anything.
+/// True if systemd runs this host.
+pub fn is_running() -> bool {
+    // Systemd makes this directory before it starts anything.
     Path::new("/run/systemd/system").is_dir()
 }
 
-/// A manager that would make scopes for us: the system's for root, the user's own for others.
-pub struct Manager {
-    bus: Bus,
+/// A manager that can make scopes for us: the system's for root, the user's own for others.
+pub struct SystemdManager {
+    bus: DbusConnection,
     slice: &'static str,
 }
 
-impl Manager {
-    /// Connects to the manager, unless a process is better off where we are.
+impl SystemdManager {
+    /// Connects to the manager. Fails as well if a process is better off where we are.
     pub fn reach() -> Result<Self, String> {
-        if !runs() {
+        if !is_running() {
             return Err("systemd does not run here".to_owned());
         }
         let until = Instant::now() + PATIENCE;
@@ -74,23 +74,23 @@ impl Manager {
         if peer.uid != uid {
             return Err(trouble(&format!("user {} listens there", peer.uid)));
         }
-        // Our numbers of processes mean something else there, or nothing.
+        // In another pid namespace our pids mean other processes, or none.
         if peer.pid == 0 {
             return Err(trouble("it runs in another pid namespace"));
         }
         Self::over(stream, slice, until).map_err(|error| trouble(&error.to_string()))
     }
 
-    fn over(stream: UnixStream, slice: &'static str, until: Instant) -> Result<Self, CallError> {
-        Ok(Self { bus: Bus::open(stream, until)?, slice })
+    fn over(stream: UnixStream, slice: &'static str, until: Instant) -> Result<Self, DbusCallError> {
+        Ok(Self { bus: DbusConnection::open(stream, until)?, slice })
     }
 
-    /// Moves the process `pid`, which must be a child of ours that waits, into a scope of its own, where it
-    /// may make groups. `purpose` becomes part of the scope's name; see [`scope_name`].
+    /// Moves the process `pid`, which must be a waiting child of ours, into a new scope, where it may make groups.
+    /// `purpose` becomes part of the scope's name; see [`scope_name`].
     pub fn make_scope(mut self, pid: u32, purpose: &str, description: &str) -> Result<(), String> {
         let name = scope_name(purpose, pid);
         let answer = self.start_unit(pid, &name, description);
-        // Where the process is counts, whatever was said about it.
+        // The actual group of the process decides, not the answer.
         let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         if cgroups.lines().any(|line| line.rsplit('/').next() == Some(&name)) {
             return Ok(());
@@ -103,8 +103,8 @@ impl Manager {
         Err(format!("systemd did not make the scope {name}: {why}"))
     }
 
-    /// Starts the unit, and waits for the job that does it. The job's result is `done` if it went well.
-    fn start_unit(&mut self, pid: u32, name: &str, description: &str) -> Result<String, CallError> {
+    /// Starts the unit, and waits for its job. The job's result is `done` if it succeeded.
+    fn start_unit(&mut self, pid: u32, name: &str, description: &str) -> Result<String, DbusCallError> {
         self.bus.call(&start_transient_unit(pid, name, description, self.slice))?;
         loop {
             let removed = self.bus.signal("JobRemoved")?;
@@ -119,9 +119,9 @@ impl Manager {
     }
 }
 
-fn start_transient_unit(pid: u32, name: &str, description: &str, slice: &str) -> Method<'static> {
-    let mut arguments = Writer::default();
-    // `fail`: a unit of that name is somebody else's.
+fn start_transient_unit(pid: u32, name: &str, description: &str, slice: &str) -> DbusMethod<'static> {
+    let mut arguments = DbusWriter::default();
+    // `fail`: a unit of that name is not ours to replace.
     arguments.text(name).text("fail");
     arguments.array(8, |list| {
         list.property("Description", "s", |value| value.text(description))
@@ -131,7 +131,7 @@ fn start_transient_unit(pid: u32, name: &str, description: &str, slice: &str) ->
             .property("PIDs", "au", |value| value.array(4, |pids| pids.number(pid)))
     });
     arguments.array(8, |other_units| other_units);
-    Method {
+    DbusMethod {
         destination: SYSTEMD,
         path: "/org/freedesktop/systemd1",
         interface: "org.freedesktop.systemd1.Manager",
@@ -141,39 +141,40 @@ fn start_transient_unit(pid: u32, name: &str, description: &str, slice: &str) ->
     }
 }
 
-/// Whether our manager answers, or why not. For people: who wants a scope uses [`Manager::reach`].
-pub(crate) fn answers() -> Result<(), String> {
-    Manager::connect(Instant::now() + PATIENCE).map(drop)
+/// Checks that our manager answers; the error says why not. For display only: callers that want a
+/// scope use [`SystemdManager::reach`].
+pub(crate) fn is_reachable() -> Result<(), String> {
+    SystemdManager::connect(Instant::now() + PATIENCE).map(drop)
 }
 
-/// Logind's answer to a question, if it gives one.
-pub(crate) fn ask(question: Question) -> Option<bool> {
+/// The answer of logind to a question, if it gives one.
+pub(crate) fn ask(question: LogindProperty) -> Option<bool> {
     ask_logind(rustix::process::geteuid().as_raw(), question, Instant::now() + PATIENCE).ok()
 }
 
-/// What decides whether a user's manager outlives the place we are in.
+/// A setting that decides if a user's manager outlives the place we are in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Question {
+pub(crate) enum LogindProperty {
     /// Does the manager run without a login?
     Linger,
-    /// Does a logout kill what the login started?
+    /// Does a logout kill the processes of the login?
     KillUserProcesses,
 }
 
-/// Whether a scope of the user's manager lasts at least as long as the place we are in. A manager ends
-/// soon after the last login of its user, unless that user lingers. What is left in the scope of a login,
-/// however, keeps both the login and the manager, unless the host kills it.
+/// Checks that a scope of the user's manager lasts at least as long as the place we are in. A manager ends soon after
+/// the last login of its user, unless that user lingers. Processes left in the scope of a login, however, keep both
+/// the login and the manager alive, unless the host kills them at logout.
 fn outlives(
     cgroups: &str,
     uid: u32,
-    mut ask: impl FnMut(Question) -> Result<bool, String>,
+    mut ask: impl FnMut(LogindProperty) -> Result<bool, String>,
 ) -> Result<(), String> {
     let has = |part: &str| cgroups.lines().flat_map(|line| line.split('/')).any(|one| one == part);
     let in_login = cgroups.contains(&format!("/user-{uid}.slice/session-"));
-    if has(&format!("user@{uid}.service")) || ask(Question::Linger)? {
+    if has(&format!("user@{uid}.service")) || ask(LogindProperty::Linger)? {
         return Ok(());
     }
-    if in_login && ask(Question::KillUserProcesses)? {
+    if in_login && ask(LogindProperty::KillUserProcesses)? {
         return Ok(());
     }
     let other = if in_login { "what this login started" } else { "this process" };
@@ -183,33 +184,37 @@ fn outlives(
     ))
 }
 
-fn ask_logind(uid: u32, question: Question, until: Instant) -> Result<bool, String> {
+fn ask_logind(uid: u32, question: LogindProperty, until: Instant) -> Result<bool, String> {
     let trouble = |why: String| format!("cannot ask logind: {why}");
     let stream =
         socket::connect(Path::new("/run/dbus"), "system_bus_socket").map_err(|e| trouble(reason(&e)))?;
-    let mut bus = Bus::open(stream, until).map_err(|error| trouble(reason(&error)))?;
+    let mut bus = DbusConnection::open(stream, until).map_err(|error| trouble(reason(&error)))?;
     answer_of_logind(&mut bus, uid, question).map_err(|error| trouble(error.to_string()))
 }
 
-fn answer_of_logind(bus: &mut Bus, uid: u32, question: Question) -> Result<bool, CallError> {
-    bus.call(&Method {
+fn answer_of_logind(
+    bus: &mut DbusConnection,
+    uid: u32,
+    question: LogindProperty,
+) -> Result<bool, DbusCallError> {
+    bus.call(&DbusMethod {
         destination: BUS,
         path: "/org/freedesktop/DBus",
         interface: BUS,
         member: "Hello",
         signature: "",
-        arguments: Writer::default(),
+        arguments: DbusWriter::default(),
     })?;
     let user = format!("/org/freedesktop/login1/user/_{uid}");
     let (path, interface, name) = match question {
-        Question::Linger => (user.as_str(), "org.freedesktop.login1.User", "Linger"),
-        Question::KillUserProcesses => {
+        LogindProperty::Linger => (user.as_str(), "org.freedesktop.login1.User", "Linger"),
+        LogindProperty::KillUserProcesses => {
             ("/org/freedesktop/login1", "org.freedesktop.login1.Manager", "KillUserProcesses")
         }
     };
-    let mut arguments = Writer::default();
+    let mut arguments = DbusWriter::default();
     arguments.text(interface).text(name);
-    let answer = bus.call(&Method {
+    let answer = bus.call(&DbusMethod {
         destination: LOGIND,
         path,
         interface: "org.freedesktop.DBus.Properties",
@@ -223,8 +228,8 @@ fn answer_of_logind(bus: &mut Bus, uid: u32, question: Question) -> Result<bool,
             let is_flag = value.signature() == Some("b");
             Ok(value.number().filter(|_| is_flag) == Some(1))
         }
-        // Logind knows everybody who lingers or is logged in.
-        (Err(CallError::Refused(_)), Question::Linger) => Ok(false),
+        // Logind knows every user who lingers or is logged in.
+        (Err(DbusCallError::Refused(_)), LogindProperty::Linger) => Ok(false),
         (Err(error), _) => Err(error),
     }
 }

@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use crate::checked;
 
-/// What the handler needs. Null until a watchdog is installed; what it points to is never freed.
-static PLAN: AtomicPtr<Plan> = AtomicPtr::new(ptr::null_mut());
+/// The data that the handler needs. Null until a watchdog is installed; the plan it points to is never freed.
+static PLAN: AtomicPtr<ReplacementPlan> = AtomicPtr::new(ptr::null_mut());
 
-struct Plan {
+struct ReplacementPlan {
     args: Vec<*const c_char>,
     env: Vec<*const c_char>,
     keep: Vec<RawFd>,
@@ -41,7 +41,7 @@ impl Watchdog {
         let env = leaked(std::env::vars_os().map(|(key, value)| {
             [key.as_os_str(), OsStr::new("="), value.as_os_str()].map(OsStr::as_bytes).concat()
         }))?;
-        let plan = Box::leak(Box::new(Plan { args, env, keep: keep.to_vec() }));
+        let plan = Box::leak(Box::new(ReplacementPlan { args, env, keep: keep.to_vec() }));
         PLAN.store(plan, Ordering::Release);
 
         // SAFETY: all zeroes is a valid `sigaction`. No SA_RESTART: should the exec fail, the call
@@ -59,7 +59,7 @@ impl Watchdog {
         set_timer(limit.max(Duration::from_micros(1)));
     }
 
-    /// No alarm until the next [`Watchdog::arm`].
+    /// Cancels the alarm until the next [`Watchdog::arm`].
     pub fn disarm(&self) {
         set_timer(Duration::ZERO);
     }
@@ -73,9 +73,9 @@ impl Watchdog {
     }
 }
 
-/// Takes a descriptor that came to this image through exec, and lets it close on the next one. Refuses
-/// what cannot have come that way: a number that is not open, is standard input, output or error, or
-/// closes on exec because this image opened it or has taken it already.
+/// Takes over a descriptor that this image inherited through exec, and marks it close-on-exec. Rejects a number that
+/// cannot have been inherited: not open, or standard input, output or error, or already close-on-exec (opened by this
+/// image, or taken over before).
 pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: takes no memory.
     let flags = checked(unsafe { libc::fcntl(fd, libc::F_GETFD) })?;
@@ -85,8 +85,8 @@ pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     }
     // SAFETY: takes no memory.
     checked(unsafe { libc::fcntl(fd, libc::F_SETFD, flags | libc::FD_CLOEXEC) })?;
-    // SAFETY: the descriptor is open. Everything this image opens closes on exec (std and this crate see
-    // to it), and so does what this function returned before, so nobody owns it yet.
+    // SAFETY: the descriptor is open. Everything this image opens closes on exec (std and this crate see to it), and
+    // so does a descriptor that this function returned before, so no other code owns it yet.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -115,7 +115,7 @@ fn restart() {
 
 fn set_close_on_exec(fds: &[RawFd], flag: c_int) {
     for &fd in fds {
-        // SAFETY: takes no memory. One that was closed meanwhile is refused; the new image will miss it.
+        // SAFETY: takes no memory. A descriptor that was closed meanwhile is refused; the new image will miss it.
         unsafe { libc::fcntl(fd, libc::F_SETFD, flag) };
     }
 }

@@ -1,8 +1,9 @@
-//! The little that the journal needs from a file system.
+//! The few operations of a file system that the journal needs.
 //!
 //! Promise: nothing here retries, caches or decides; each call is one thing done to one directory.
-//! Not here: which file, when to sync, and what a failure means (see `journal.rs`). The stand-in for tests is
-//! `fake.rs`.
+//! Not here: choosing files, the times of syncs, and the consequences of a failure (see `journal.rs`). The stand-in
+//! for tests is `fake.rs`.
+//! Start with [`JournalDisk`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 ///
 /// Names are plain file names. There is no way to reopen a file for writing, to cut it or to write over it: the
 /// journal never does.
-pub trait Disk {
+pub trait JournalDisk {
     /// A file that this process created and may append to.
     type File;
 
@@ -29,8 +30,8 @@ pub trait Disk {
     /// Writes all of `bytes` to the end. After an error any part of them may be there.
     fn append(&self, file: &mut Self::File, bytes: &[u8]) -> io::Result<()>;
 
-    /// Returns once the content is safe. After an error nobody knows what is safe, and asking again proves nothing:
-    /// kernels forget what they failed to write.
+    /// Returns once the content is safe. After an error, the state of the content is unknown, and another sync
+    /// proves nothing: kernels forget data that they failed to write.
     fn sync_file(&self, file: &mut Self::File) -> io::Result<()>;
 
     /// Returns once names given and taken by the calls here are safe.
@@ -42,7 +43,7 @@ pub trait Disk {
     /// Deletes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Where a person finds the file. The empty name is the directory.
+    /// Path of the file, for people. The empty name is the directory.
     fn path(&self, name: &str) -> PathBuf;
 }
 
@@ -53,29 +54,31 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// Touches nothing yet.
+    /// Makes a value for this directory, without touching the disk.
     pub fn new(dir: PathBuf) -> Self {
         RealDisk { dir }
     }
 
-    /// The directory.
+    /// Path of the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 }
 
 #[cfg(feature = "testing")]
-static READ_BYTES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+std::thread_local! {
+    static READ_BYTES: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
 
 #[cfg(feature = "testing")]
 impl RealDisk {
-    /// How many bytes this process has read so far.
+    /// Bytes that this thread has read so far: tests run side by side.
     pub fn read_bytes() -> u64 {
-        READ_BYTES.load(std::sync::atomic::Ordering::Relaxed)
+        READ_BYTES.get()
     }
 }
 
-impl Disk for RealDisk {
+impl JournalDisk for RealDisk {
     type File = File;
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -96,7 +99,7 @@ impl Disk for RealDisk {
         }
         file.take(most as u64).read_to_end(&mut bytes)?;
         #[cfg(feature = "testing")]
-        READ_BYTES.fetch_add(bytes.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        READ_BYTES.set(READ_BYTES.get() + bytes.len() as u64);
         Ok(bytes)
     }
 

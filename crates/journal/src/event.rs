@@ -1,9 +1,9 @@
-//! What the journal takes in and hands out: [`Record`]s go in, [`Committed`] ones come out, numbered by [`Seq`].
+//! Input and output of the journal: [`JournalRecord`]s go in, [`Committed`] ones come out, numbered by [`Seq`].
 
 use std::fmt;
 use std::ops::Deref;
 
-/// The number of an event. The first one is `Seq(1)`, and there are no gaps.
+/// Number of an event. The first one is `Seq(1)`, and there are no gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(pub u64);
 
@@ -23,23 +23,24 @@ impl fmt::Display for Seq {
 /// and not the file that has it: events move when a segment is taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The number of the event.
+    /// Number of the event.
     pub seq: Seq,
-    /// A checksum of its number and its payload. Another event of that number has another one.
+    /// Checksum of the number and the payload, so that another event with this number has another sum.
     pub sum: u32,
 }
 
-/// Something that can be written to a journal and read back years later.
-pub trait Record: Sized {
-    /// Puts the bytes of this record at the end of `out`. At least one byte: nothing at all is refused.
+/// A value that can be written to a journal and read back years later.
+pub trait JournalRecord: Sized {
+    /// Appends the bytes of this record to `out`. At least one byte: an empty record is refused.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Reads what [`encode`](Record::encode) wrote. The bytes are the whole record and have passed their checksum,
-    /// so an error here means another program version, not a bad disk. The text says what is wrong, for people.
+    /// Decodes the bytes that [`encode`](JournalRecord::encode) wrote. They are the whole record and have passed their
+    /// checksum, so an error here means another program version, not a bad disk. The text describes the error, for
+    /// people.
     fn decode(bytes: &[u8]) -> Result<Self, String>;
 }
 
-/// An event that is on disk. Only the journal can make one, so whoever asks for a `Committed` cannot be handed an
+/// An event that is on disk. Only the journal can make one, so code that asks for a `Committed` cannot be given an
 /// event too early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed<T> {
@@ -52,7 +53,7 @@ impl<T> Committed<T> {
         Committed { seq, event }
     }
 
-    /// The event's number.
+    /// Number of the event.
     pub fn seq(&self) -> Seq {
         self.seq
     }
@@ -62,7 +63,7 @@ impl<T> Committed<T> {
         &self.event
     }
 
-    /// The event itself, for keeps. It is no longer known to be committed.
+    /// Unwraps the event. The result is no longer known to be committed.
     pub fn into_inner(self) -> T {
         self.event
     }

@@ -3,10 +3,10 @@
 //! Promise: reading the index instead of the segment costs one small read. Its content is only a hint: it is written
 //! without a sync, and readers check the number and the checksum of the frame at the offset it gives.
 //! Not here: that check, and reading a segment from its start when it fails (see `recover.rs`).
-//! Start with [`Index::add`] and [`place`].
+//! Start with [`SegmentIndex::add`] and [`place`].
 
 use crate::Seq;
-use crate::disk::Disk;
+use crate::disk::JournalDisk;
 use crate::frame::{FRAME_HEADER_BYTES, u32_at};
 use crate::segment::HEADER_BYTES;
 
@@ -14,9 +14,9 @@ const ENTRY_BYTES: usize = 4;
 /// The number of entries that a reader looks at in front of the wanted one, in case the index lags behind.
 const LAG: u64 = 1024;
 
-/// Where a frame begins: the number that it should have, and its offset.
+/// Place of a frame: the number that it should have, and its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FrameOffset {
     pub(crate) seq: Seq,
     pub(crate) offset: u64,
 }
@@ -28,7 +28,7 @@ pub(crate) fn file_name(first: Seq) -> String {
 
 /// The place of event `seq` in the segment that begins with `first`, or of the last event before it that the index
 /// knows. `None` without a usable index.
-pub(crate) fn place<D: Disk>(disk: &D, first: Seq, seq: Seq) -> Option<Place> {
+pub(crate) fn place<D: JournalDisk>(disk: &D, first: Seq, seq: Seq) -> Option<FrameOffset> {
     let name = file_name(first);
     let wanted = seq.0 - first.0;
     let skipped = wanted.saturating_sub(LAG);
@@ -42,11 +42,11 @@ pub(crate) fn place<D: Disk>(disk: &D, first: Seq, seq: Seq) -> Option<Place> {
     };
     let last = ((entries.len() / ENTRY_BYTES) as u64).min(wanted - skipped + 1).checked_sub(1)?;
     let offset = u64::from(u32_at(&entries, last as usize * ENTRY_BYTES));
-    (offset >= HEADER_BYTES as u64).then_some(Place { seq: Seq(first.0 + skipped + last), offset })
+    (offset >= HEADER_BYTES as u64).then_some(FrameOffset { seq: Seq(first.0 + skipped + last), offset })
 }
 
-/// Whether the index of the segment that begins with `first` has these entries, from event `from` on.
-pub(crate) fn has<D: Disk>(disk: &D, first: Seq, from: Seq, entries: &[u8]) -> bool {
+/// True if the index of the segment that begins with `first` has these entries, from event `from` on.
+pub(crate) fn is_current<D: JournalDisk>(disk: &D, first: Seq, from: Seq, entries: &[u8]) -> bool {
     let offset = (from.0 - first.0) * ENTRY_BYTES as u64;
     disk.read_at(&file_name(first), offset, entries.len()).is_ok_and(|found| found == entries)
 }
@@ -57,9 +57,9 @@ pub(crate) fn entries(offsets: impl Iterator<Item = u64>) -> Vec<u8> {
 }
 
 /// Replaces the index of a segment. An index that cannot be written is left incomplete: readers do without it.
-pub(crate) fn replace<D: Disk>(disk: &D, first: Seq, entries: &[u8]) -> Option<D::File> {
+pub(crate) fn replace<D: JournalDisk>(disk: &D, first: Seq, entries: &[u8]) -> Option<D::File> {
     let name = file_name(first);
-    // Fails if there is none yet, and then creating it tells whether there is trouble.
+    // Fails if there is none yet; an error of the disk then shows in the creation.
     let _ = disk.remove(&name);
     let mut file = disk.create_new(&name).ok()?;
     disk.append(&mut file, entries).ok()?;
@@ -67,7 +67,7 @@ pub(crate) fn replace<D: Disk>(disk: &D, first: Seq, entries: &[u8]) -> Option<D
 }
 
 /// The index of the segment that is being written.
-pub(crate) enum Index<F> {
+pub(crate) enum SegmentIndex<F> {
     /// The segment is small, so reading all of it is cheap, and the next opening replaces it. The entries wait.
     Waiting(Vec<u8>),
     /// All entries so far are in this file.
@@ -76,39 +76,45 @@ pub(crate) enum Index<F> {
     GivenUp,
 }
 
-impl<F> Index<F> {
+impl<F> SegmentIndex<F> {
     /// Adds the events of a write to the segment that begins with `first`. From `index_from` bytes on it has an index.
-    pub(crate) fn add<D: Disk<File = F>>(&mut self, disk: &D, first: Seq, write: Write<'_>, index_from: u64) {
+    pub(crate) fn add<D: JournalDisk<File = F>>(
+        &mut self,
+        disk: &D,
+        first: Seq,
+        write: SegmentWrite<'_>,
+        index_from: u64,
+    ) {
         let added = entries(write.events());
         let end = write.offset + write.bytes.len() as u64;
         match self {
-            Index::Waiting(waiting) => {
+            SegmentIndex::Waiting(waiting) => {
                 waiting.extend_from_slice(&added);
                 if end >= index_from {
                     *self = match replace(disk, first, waiting) {
-                        Some(file) => Index::Kept(file),
-                        None => Index::GivenUp,
+                        Some(file) => SegmentIndex::Kept(file),
+                        None => SegmentIndex::GivenUp,
                     };
                 }
             }
-            Index::Kept(file) => {
+            SegmentIndex::Kept(file) => {
                 if end > u64::from(u32::MAX) || disk.append(file, &added).is_err() {
-                    *self = Index::GivenUp;
+                    *self = SegmentIndex::GivenUp;
                 }
             }
-            Index::GivenUp => {}
+            SegmentIndex::GivenUp => {}
         }
     }
 }
 
 /// Bytes of a segment that were written at once, and the offset at which they begin.
 #[derive(Clone, Copy)]
-pub(crate) struct Write<'a> {
+pub(crate) struct SegmentWrite<'a> {
     pub(crate) offset: u64,
     pub(crate) bytes: &'a [u8],
 }
 
-impl Write<'_> {
+impl SegmentWrite<'_> {
     /// The offsets of the events in it. A seal is not an event.
     fn events(self) -> impl Iterator<Item = u64> {
         let mut at = if self.offset == 0 { HEADER_BYTES } else { 0 };

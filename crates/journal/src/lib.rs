@@ -5,7 +5,7 @@
 //! refused, never guessed around. This holds if the disk keeps what a successful sync covered, and if writing into
 //! a page leaves the synced bytes beside it alone.
 //!
-//! Not here: what an event means (see [`Record`]), who may write (callers hold a lock: two writers of one directory
+//! Not here: what an event means (see [`JournalRecord`]), who may write (callers hold a lock: two writers of one directory
 //! are not noticed in time), and throwing old segments away.
 //!
 //! Start with [`Journal::append`], then `recover.rs` for what [`Journal::open`] makes of a crash. The bytes are
@@ -13,30 +13,30 @@
 
 #![forbid(unsafe_code)]
 
-mod chain;
 mod disk;
 mod error;
 mod event;
 #[cfg(feature = "testing")]
-pub mod fake;
+pub mod fake_disk;
 mod files;
 mod frame;
+mod hash_chain;
 mod index;
 mod journal;
 mod memory;
 #[cfg(feature = "testing")]
-mod planted;
+mod planted_bugs;
 mod recover;
 mod salvage;
 mod segment;
 
-pub use chain::{Head, NotAHead, heads, segments_of};
-pub use disk::{Disk, RealDisk};
-pub use error::{Damage, Flaw, JournalError};
-pub use event::{Checkpoint, Committed, Record, Seq};
-pub use journal::{Journal, Limits, Unsettled};
+pub use disk::{JournalDisk, RealDisk};
+pub use error::{FrameFlaw, JournalError, SegmentDamage};
+pub use event::{Checkpoint, Committed, JournalRecord, Seq};
+pub use hash_chain::{ChainHead, InvalidChainHead, heads, segments_of};
+pub use journal::{Journal, JournalLimits, UnsettledJournal};
 pub use memory::MemoryJournal;
 #[cfg(feature = "testing")]
-pub use planted::Planted;
-pub use recover::{Recovered, TornTail, read, read_after, read_range};
+pub use planted_bugs::PlantedBugs;
+pub use recover::{RecoveredJournal, TornTail, read, read_after, read_range};
 pub use salvage::salvage;

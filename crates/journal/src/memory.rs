@@ -1,6 +1,6 @@
-//! A journal without a disk: what it took lives as long as the value.
+//! A journal without a disk: its records live as long as the value.
 //!
-//! Promise: what was handed out as committed comes back, in order. Nothing fails, and nothing survives the process.
+//! Promise: committed records come back, in order. Nothing fails, and nothing survives the process.
 //! Start with [`MemoryJournal::append`].
 
 use crate::event::{Committed, Seq};
@@ -27,13 +27,13 @@ impl<T: Clone> MemoryJournal<T> {
         committed
     }
 
-    /// At most `limit` events from this one on.
+    /// At most `limit` events from number `from` on.
     pub fn read(&self, from: Seq, limit: usize) -> Vec<Committed<T>> {
         let skipped = usize::try_from(from.0.saturating_sub(1)).unwrap_or(usize::MAX);
         self.events.iter().skip(skipped).take(limit).cloned().collect()
     }
 
-    /// The number of the last event; 0 without events.
+    /// Number of the last event; 0 without events.
     pub fn end(&self) -> Seq {
         Seq(self.events.len() as u64)
     }

@@ -1,14 +1,14 @@
 //! Segments: a header, then frames, in a file named after its first event.
 //!
-//! Promise: [`Segment::walk`] hands out only frames that are intact and in order, and says how they end.
-//! Not here: what that end means, which depends on the segments around it (see `recover.rs`).
+//! Promise: [`JournalSegment::walk`] hands out only frames that are intact and in order, and says how they end.
+//! Not here: the meaning of that end, which depends on the segments around it (see `recover.rs`).
 
 use crate::Seq;
-use crate::disk::Disk;
-use crate::error::{Damage, Flaw, JournalError};
+use crate::disk::JournalDisk;
+use crate::error::{FrameFlaw, JournalError, SegmentDamage};
 use crate::files;
-use crate::frame::{Codec, Frame, u16_at, u32_at, u64_at};
-use crate::index::Place;
+use crate::frame::{FrameCodec, JournalFrame, u16_at, u32_at, u64_at};
+use crate::index::FrameOffset;
 
 /// The newest format that this code reads, and the one it writes.
 pub(crate) const FORMAT_VERSION: u16 = 1;
@@ -21,7 +21,7 @@ pub(crate) fn file_name(first: Seq) -> String {
     format!("{:020}.log", first.0)
 }
 
-/// The other direction; `None` for files that are not segments.
+/// Parses the name of a segment; `None` for other files.
 pub(crate) fn first_seq(name: &str) -> Option<Seq> {
     let digits = name.strip_suffix(".log")?;
     if digits.len() != 20 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -30,26 +30,26 @@ pub(crate) fn first_seq(name: &str) -> Option<Seq> {
     digits.parse().ok().filter(|&first| first != 0).map(Seq)
 }
 
-/// What a segment says about itself. Magic, version and checksum are checked and dropped.
+/// Header of a segment. Magic, version and checksum are checked and dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct SegmentHeader {
     pub(crate) first: Seq,
-    /// From `first` on, the segment before counts for nothing: neither events nor garbage.
+    /// True if the segment before counts for nothing from `first` on: neither its events nor its garbage.
     pub(crate) supersedes: bool,
     /// The number of bytes from the start of the file that were on disk before the file got its name: no crash can cause a
     /// flaw in them. 0 for a segment that was made under its name.
     pub(crate) placed: u32,
 }
 
-impl Header {
+impl SegmentHeader {
     /// The header of a segment that goes on where the one before was sealed.
     pub(crate) fn next(first: Seq) -> Self {
-        Header { first, supersedes: false, placed: 0 }
+        SegmentHeader { first, supersedes: false, placed: 0 }
     }
 
-    /// The header of a segment that supersedes the tail of the one before. [`Header::seal_placed`] completes it.
+    /// The header of a segment that supersedes the tail of the one before. [`SegmentHeader::seal_placed`] completes it.
     pub(crate) fn superseding(first: Seq) -> Self {
-        Header { first, supersedes: true, placed: 0 }
+        SegmentHeader { first, supersedes: true, placed: 0 }
     }
 
     /// Notes in the header of a superseding segment how long its first write is. `write` is all of that write.
@@ -60,11 +60,11 @@ impl Header {
         write[28..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Reads the header at the start of a segment. `None` if it is not all there; a header that is whole and says the
-    /// wrong thing is refused.
-    fn parse<D: Disk>(
+    /// Reads the header at the start of a segment. `None` if it is incomplete; a complete header with wrong values
+    /// is refused.
+    fn parse<D: JournalDisk>(
         disk: &D,
-        codec: &Codec,
+        codec: &FrameCodec,
         first: Seq,
         bytes: &[u8],
     ) -> Result<Option<Self>, JournalError> {
@@ -78,23 +78,23 @@ impl Header {
                     return Err(JournalError::NewerFormat { path: path(), found, supported });
                 }
                 if version == 0 || flags & !SUPERSEDES != 0 {
-                    return Err(corrupt(Damage::ImpossibleHeader { version, flags }));
+                    return Err(corrupt(SegmentDamage::ImpossibleHeader { version, flags }));
                 }
                 if u32_at(raw, 12) != codec.owner_sum {
                     return Err(JournalError::WrongOwner { path: path(), owner: codec.owner.clone() });
                 }
                 let found = Seq(u64_at(raw, 16));
                 if found != first {
-                    return Err(corrupt(Damage::Misnamed { found }));
+                    return Err(corrupt(SegmentDamage::Misnamed { found }));
                 }
                 let (supersedes, placed) = (flags & SUPERSEDES != 0, u32_at(raw, 24));
-                Ok(Some(Header { first, supersedes, placed }))
+                Ok(Some(SegmentHeader { first, supersedes, placed }))
             }
             Some(_) | None => Ok(None),
         }
     }
 
-    pub(crate) fn push(self, codec: &Codec, write: &mut Vec<u8>) {
+    pub(crate) fn push(self, codec: &FrameCodec, write: &mut Vec<u8>) {
         let start = write.len();
         write.extend_from_slice(MAGIC);
         write.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -108,14 +108,14 @@ impl Header {
 }
 
 /// A segment file, or a piece of it.
-pub(crate) struct Segment {
+pub(crate) struct JournalSegment {
     pub(crate) name: String,
-    /// As the name says; the header agrees if there is one.
+    /// First event according to the name. The header agrees, if there is one.
     pub(crate) first: Seq,
     /// The content of the file from `base` on.
     pub(crate) bytes: Vec<u8>,
-    /// `None` if it is not all there: the crash of a writer, or damage.
-    pub(crate) header: Option<Header>,
+    /// Header; `None` if it is incomplete: the crash of a writer, or damage.
+    pub(crate) header: Option<SegmentHeader>,
     /// The offset in the file at which `bytes` begin. Offsets of frames count from here.
     pub(crate) base: usize,
     /// The number of the first event in `bytes`.
@@ -125,68 +125,73 @@ pub(crate) struct Segment {
 }
 
 /// The frames of a segment.
-pub(crate) struct Walk<'a> {
-    pub(crate) events: Vec<Frame<'a>>,
+pub(crate) struct SegmentWalk<'a> {
+    pub(crate) events: Vec<JournalFrame<'a>>,
     /// The number that comes after the last event.
     pub(crate) next: Seq,
-    /// Where the last good frame ends.
+    /// Offset at which the last good frame ends.
     pub(crate) offset: usize,
-    pub(crate) end: End<'a>,
+    pub(crate) end: WalkEnd<'a>,
 }
 
-/// Why a walk through a segment stopped.
-pub(crate) enum End<'a> {
+/// Reason why a walk through a segment stopped.
+pub(crate) enum WalkEnd<'a> {
     /// The file ends behind a good event, or behind the header.
     File,
-    /// With a seal, and nothing behind it.
-    Seal(Frame<'a>),
-    /// At a frame that is not whole.
-    Flawed(Flaw),
-    /// At something that no crash can make.
-    Wrong(Damage),
-    /// At the number where the caller wanted to stop.
+    /// A seal, and nothing behind it.
+    Seal(JournalFrame<'a>),
+    /// A frame that is incomplete or flawed.
+    Flawed(FrameFlaw),
+    /// Bytes that no crash can leave.
+    Wrong(SegmentDamage),
+    /// The number at which the caller wanted to stop.
     Reached,
 }
 
-impl Segment {
-    /// Reads a segment whole. A header that is whole and says the wrong thing is refused here.
-    pub(crate) fn load<D: Disk>(disk: &D, codec: &Codec, first: Seq) -> Result<Self, JournalError> {
+impl JournalSegment {
+    /// Reads a whole segment. A complete header with wrong values is refused here.
+    pub(crate) fn load<D: JournalDisk>(
+        disk: &D,
+        codec: &FrameCodec,
+        first: Seq,
+    ) -> Result<Self, JournalError> {
         Self::load_front(disk, codec, first, usize::MAX)
     }
 
     /// Reads at most so many bytes from the start of a segment.
-    pub(crate) fn load_front<D: Disk>(
+    pub(crate) fn load_front<D: JournalDisk>(
         disk: &D,
-        codec: &Codec,
+        codec: &FrameCodec,
         first: Seq,
         most: usize,
     ) -> Result<Self, JournalError> {
         let name = file_name(first);
         let bytes = files::read_at(disk, &name, 0, most.max(HEADER_BYTES))?;
-        let header = Header::parse(disk, codec, first, &bytes)?;
+        let header = SegmentHeader::parse(disk, codec, first, &bytes)?;
         let is_cut = bytes.len() >= most;
-        Ok(Segment { name, first, bytes, header, base: 0, begins: first, is_cut })
+        Ok(JournalSegment { name, first, bytes, header, base: 0, begins: first, is_cut })
     }
 
     /// Reads at most so many bytes of a segment from a frame on. `None` if the frame there is not the event that
     /// should be there.
-    pub(crate) fn load_from<D: Disk>(
+    pub(crate) fn load_from<D: JournalDisk>(
         disk: &D,
-        codec: &Codec,
+        codec: &FrameCodec,
         first: Seq,
-        place: Place,
+        place: FrameOffset,
         most: usize,
     ) -> Result<Option<Self>, JournalError> {
         let name = file_name(first);
-        let header = Header::parse(disk, codec, first, &files::read_at(disk, &name, 0, HEADER_BYTES)?)?;
+        let header =
+            SegmentHeader::parse(disk, codec, first, &files::read_at(disk, &name, 0, HEADER_BYTES)?)?;
         let bytes = files::read_at(disk, &name, place.offset, most)?;
         let (base, begins, is_cut) = (place.offset as usize, place.seq, bytes.len() >= most);
         let is_there = match codec.parse(&bytes, 0) {
             Ok(frame) => !frame.is_seal() && frame.seq == place.seq,
             // The frame is larger than what was read of it. Its number is checked when all of it is there.
-            Err(flaw) => flaw == Flaw::Short && is_cut,
+            Err(flaw) => flaw == FrameFlaw::Short && is_cut,
         };
-        let segment = Segment { name, first, bytes, header, base, begins, is_cut };
+        let segment = JournalSegment { name, first, bytes, header, base, begins, is_cut };
         Ok((is_there && header.is_some()).then_some(segment))
     }
 
@@ -194,31 +199,31 @@ impl Segment {
         self.header.is_some_and(|header| header.supersedes)
     }
 
-    /// Whether this offset in `bytes` is in the part that was on disk before the file got its name.
+    /// True if this offset in `bytes` is in the part that was on disk before the file got its name.
     pub(crate) fn is_placed(&self, offset: usize) -> bool {
         self.header.is_some_and(|header| self.base + offset < header.placed as usize)
     }
 
     /// Walks the frames behind the header, up to `until` if given.
-    pub(crate) fn walk(&self, codec: &Codec, until: Option<Seq>) -> Walk<'_> {
+    pub(crate) fn walk(&self, codec: &FrameCodec, until: Option<Seq>) -> SegmentWalk<'_> {
         let offset = if self.base == 0 { HEADER_BYTES } else { 0 };
-        let mut walk = Walk { events: Vec::new(), next: self.begins, offset, end: End::File };
+        let mut walk = SegmentWalk { events: Vec::new(), next: self.begins, offset, end: WalkEnd::File };
         walk.end = loop {
             if until == Some(walk.next) {
-                break End::Reached;
+                break WalkEnd::Reached;
             }
             if walk.offset == self.bytes.len() {
-                break End::File;
+                break WalkEnd::File;
             }
             let frame = match codec.parse(&self.bytes, walk.offset) {
                 Ok(frame) => frame,
-                Err(flaw) => break End::Flawed(flaw),
+                Err(flaw) => break WalkEnd::Flawed(flaw),
             };
             if frame.is_seal() {
                 break self.judge_seal(frame, &walk);
             }
             if frame.seq != walk.next {
-                break End::Wrong(Damage::Misnumbered { expected: walk.next, found: frame.seq });
+                break WalkEnd::Wrong(SegmentDamage::Misnumbered { expected: walk.next, found: frame.seq });
             }
             walk.offset = frame.end();
             walk.next = walk.next.plus(1);
@@ -227,15 +232,15 @@ impl Segment {
         walk
     }
 
-    fn judge_seal<'a>(&self, seal: Frame<'a>, walk: &Walk<'_>) -> End<'a> {
+    fn judge_seal<'a>(&self, seal: JournalFrame<'a>, walk: &SegmentWalk<'_>) -> WalkEnd<'a> {
         match walk.events.last() {
             // A header is never written without an event behind it.
-            None => End::Flawed(Flaw::EarlySeal),
+            None => WalkEnd::Flawed(FrameFlaw::EarlySeal),
             Some(last) if seal.seq != last.seq => {
-                End::Wrong(Damage::WrongSeal { last: last.seq, found: seal.seq })
+                WalkEnd::Wrong(SegmentDamage::WrongSeal { last: last.seq, found: seal.seq })
             }
-            Some(_) if seal.end() != self.bytes.len() => End::Wrong(Damage::BehindSeal),
-            Some(_) => End::Seal(seal),
+            Some(_) if seal.end() != self.bytes.len() => WalkEnd::Wrong(SegmentDamage::BehindSeal),
+            Some(_) => WalkEnd::Seal(seal),
         }
     }
 }
@@ -265,7 +270,7 @@ mod tests {
     #[test]
     fn the_header_is_as_long_as_it_says() {
         let mut write = Vec::new();
-        Header::superseding(Seq(7)).push(&Codec::new("me"), &mut write);
+        SegmentHeader::superseding(Seq(7)).push(&FrameCodec::new("me"), &mut write);
         assert_eq!(write.len(), HEADER_BYTES);
     }
 }

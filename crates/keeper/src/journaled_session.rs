@@ -1,58 +1,60 @@
-//! The order of things: input, decide, journal, apply, answer, effects.
+//! The order of one session's work: input, decide, journal, apply, answer, effects.
 //!
 //! Promise: the state changes only by what is on disk. A batch is committed with one sync, whole
 //! or not at all.
-//! Not here: the world. The keeper performs [`JournaledSession::owed`] and reports back; the simulation in
+//! Not here: effects on the world. The keeper performs [`JournaledSession::owed`] and reports back; the simulation in
 //! `tests/suite/simulation/` does the same with a world that fails.
+//! Start with [`JournaledSession::take`].
 
 use std::borrow::Cow;
+use std::time::{Duration, Instant};
 
 use berth_api::Problem;
 use berth_api::turn::TurnView;
 use berth_core::{
-    Command, Effect, Epoch, Event, Now, Observation, Refusal, Session, decide, effects, observe,
+    ClockReading, Command, Effect, Epoch, Event, Observation, Refusal, Session, decide, effects, observe,
 };
 use berth_journal::{Checkpoint, Committed};
 use berth_store::claim::{AppendError, AppendPoint, FileClaim, SessionClaim};
-use berth_store::derived::Derived;
-use berth_store::history::{History, Stored};
-use berth_store::past::Page;
+use berth_store::derived_files::DerivedFiles;
+use berth_store::session_view::{SessionView, StoredEvent};
 use berth_store::snapshot::Snapshot;
 use berth_store::store::{Lease, OpenJournal};
-use berth_store::turn_index::Link;
+use berth_store::stored_session::TurnPageRequest;
+use berth_store::turn_index::TurnLink;
 
 /// One input of a batch.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Input {
-    /// A client or the keeper orders something.
+pub enum SessionInput {
+    /// An order of a client or of the keeper.
     Command(Command),
-    /// The world reports.
+    /// A report about the world.
     Report(Observation),
-    /// A fact that needs no rule.
+    /// A fact that needs no decision.
     Note(Event),
 }
 
-/// What came of a batch. It is on disk.
+/// The result of a batch. It is on disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Taken {
+pub struct CommittedBatch {
     /// One answer for each input.
     pub answers: Vec<Result<(), Refusal>>,
-    /// What happened, to be published.
-    pub events: Vec<Committed<Stored>>,
+    /// The events of the batch, to be published.
+    pub events: Vec<Committed<StoredEvent>>,
 }
 
 /// The turn that a prompt became.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AcceptedTurn {
-    /// Its number.
+    /// The number of the turn in its session.
     pub turn: u64,
     /// True if its key was used before: then it is the turn that was accepted with the key.
     pub repeated: bool,
 }
 
-impl Taken {
-    /// What came of a batch of `Send`, one for each: these are the keys of the prompts, and this is the state that
-    /// the batch led to.
+impl CommittedBatch {
+    /// The results of a batch of `Send`, one for each: `keys` are the keys of the prompts, and `session` is the state
+    /// that the batch led to.
     pub fn accepted(&self, keys: &[Option<String>], session: &Session) -> Vec<Result<AcceptedTurn, Refusal>> {
         let turns = self.events.iter().filter_map(|event| match event.get().event {
             Event::TurnAccepted { turn, .. } => Some(turn),
@@ -74,52 +76,62 @@ impl Taken {
 /// A batch that is decided and not on disk. It holds the claim, so that there is one at a time, and its
 /// answers, so that they are not given before [`JournaledSession::finish`] has them.
 #[derive(Debug)]
-pub struct Batch<C: SessionClaim = FileClaim> {
+pub struct DecidedBatch<C: SessionClaim = FileClaim> {
     claim: C,
-    /// What it was decided on.
+    /// The position in the journal that the batch was decided on.
     at: AppendPoint,
-    events: Vec<Stored>,
+    events: Vec<StoredEvent>,
     answers: Vec<Result<(), Refusal>>,
 }
 
 /// A batch that the journal took or refused.
 #[derive(Debug)]
-pub struct Written<C: SessionClaim = FileClaim> {
+pub struct WrittenBatch<C: SessionClaim = FileClaim> {
     claim: C,
-    result: Result<Vec<Committed<Stored>>, AppendError>,
+    result: Result<Vec<Committed<StoredEvent>>, AppendError>,
     answers: Vec<Result<(), Refusal>>,
+    took: Duration,
 }
 
-impl<C: SessionClaim> Batch<C> {
+impl<C: SessionClaim> WrittenBatch<C> {
+    /// How long the journal took.
+    pub(crate) fn took(&self) -> Duration {
+        self.took
+    }
+}
+
+impl<C: SessionClaim> DecidedBatch<C> {
     /// True if there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// Writes and syncs, in whatever thread.
-    pub fn write(mut self) -> Written<C> {
+    /// Writes and syncs; may run in any thread.
+    pub fn write(mut self) -> WrittenBatch<C> {
+        let began_at = Instant::now();
         let result = self.claim.append(self.at, self.events);
-        Written { claim: self.claim, result, answers: self.answers }
+        WrittenBatch { claim: self.claim, result, answers: self.answers, took: began_at.elapsed() }
     }
 }
 
 /// One session's state and the claim on it: only the process that has both may write.
 #[derive(Debug)]
 pub struct JournaledSession<C: SessionClaim = FileClaim> {
-    history: History,
+    history: SessionView,
     /// `None` while a batch is on its way to the disk.
     claim: Option<C>,
-    /// What is kept beside the journal, if anything is.
-    derived: Option<Derived>,
+    /// The derived files beside the journal, if the session has any.
+    derived: Option<DerivedFiles>,
 }
 
 impl JournaledSession {
-    /// Begins a new session (see [`Lease::create_journal`]).
+    /// Begins the journal of a new session, which a keeper is about to hold (see [`Lease::create_journal`]).
     pub fn create(lease: &Lease) -> Result<Self, Problem> {
         lease.create_journal().map(Self::of)
     }
 
-    /// Goes on with a session (see [`Lease::open_journal`]). Says what was found torn, if anything.
+    /// Goes on with a session (see [`Lease::open_journal`]). Returns a description of a torn end that was cut
+    /// off, if any.
     pub fn open(lease: &Lease) -> Result<(Self, Option<String>), Problem> {
         lease.open_journal().map(|(journal, torn)| (Self::of(journal), torn))
     }
@@ -136,42 +148,46 @@ impl JournaledSession {
 
 impl<C: SessionClaim> JournaledSession<C> {
     /// Begins with a claim on a session and what its journal tells.
-    pub fn new(claim: C, history: History) -> Self {
+    pub fn new(claim: C, history: SessionView) -> Self {
         Self { history, claim: Some(claim), derived: None }
     }
 
-    /// What is known.
-    pub fn history(&self) -> &History {
+    /// The state that follows from the journal.
+    pub fn history(&self) -> &SessionView {
         &self.history
     }
 
-    /// Takes a batch. If the journal fails, nothing of it happened as far as anyone is told; after a
-    /// crash the front part of it may turn out to be on disk all the same.
-    pub fn take(&mut self, inputs: Vec<Input>, now: Now) -> Result<Taken, AppendError> {
+    /// Takes a batch. If the journal fails, callers must treat the batch as not taken; after a crash the front part
+    /// of it may turn out to be on disk all the same.
+    pub fn take(
+        &mut self,
+        inputs: Vec<SessionInput>,
+        now: ClockReading,
+    ) -> Result<CommittedBatch, AppendError> {
         let batch = self.begin(inputs, now);
         self.finish(batch.write())
     }
 
-    /// Decides a batch on the state as it is. Nothing has happened yet. The one before must be finished.
-    pub fn begin(&mut self, inputs: Vec<Input>, now: Now) -> Batch<C> {
+    /// Decides a batch on the current state. Nothing has happened yet. The previous batch must be finished.
+    pub fn begin(&mut self, inputs: Vec<SessionInput>, now: ClockReading) -> DecidedBatch<C> {
         let (events, answers) = self.decided(inputs, now);
         let claim = self.claim.take().expect("the batch before is finished");
-        // The events were decided on what was applied, whatever the claim knows of.
+        // The events were decided on the applied state, even if the claim knows later events.
         let at = AppendPoint { end: self.history.seq, ..claim.point() };
-        Batch { claim, at, events, answers }
+        DecidedBatch { claim, at, events, answers }
     }
 
-    /// Applies what the journal took.
-    pub fn finish(&mut self, written: Written<C>) -> Result<Taken, AppendError> {
-        let Written { claim, result, answers } = written;
+    /// Applies the events that the journal took.
+    pub fn finish(&mut self, written: WrittenBatch<C>) -> Result<CommittedBatch, AppendError> {
+        let WrittenBatch { claim, result, answers, .. } = written;
         self.claim = Some(claim);
         let events = result?;
         let (from, had_turns) = (self.history.seq + 1, self.history.session.turns.last() > 0);
-        let links: Vec<Link> = events.iter().flat_map(|event| self.history.apply(event)).collect();
+        let links: Vec<TurnLink> = events.iter().flat_map(|event| self.history.apply(event)).collect();
         if let Some(derived) = &mut self.derived {
             derived.follow(from, &links, had_turns);
         }
-        Ok(Taken { answers, events })
+        Ok(CommittedBatch { answers, events })
     }
 
     /// At most `limit` turns from the turn `from` on, and no more once their texts have `most_bytes`.
@@ -181,24 +197,28 @@ impl<C: SessionClaim> JournaledSession<C> {
         limit: u64,
         most_bytes: usize,
     ) -> Result<Vec<TurnView>, Problem> {
-        let page = Page { from, limit, most_bytes };
+        let page = TurnPageRequest { from, limit, most_bytes };
         self.derived.as_mut().map_or(Ok(vec![]), |derived| derived.turns(page, &self.history))
     }
 
-    /// The first no among the answers to a batch, if there is one: for a batch that makes sense as a whole
-    /// or not at all. Nothing is taken.
-    pub fn refusal(&self, inputs: &[Input], now: Now) -> Option<Refusal> {
+    /// The first refusal among the answers to a batch, if there is one: for a batch that is accepted as a whole or
+    /// not at all. Nothing is taken.
+    pub fn refusal(&self, inputs: &[SessionInput], now: ClockReading) -> Option<Refusal> {
         self.decided(inputs.to_vec(), now).1.into_iter().find_map(Result::err)
     }
 
-    /// The state a batch would lead to. Nothing is taken.
-    pub fn ahead(&self, inputs: &[Input], now: Now) -> Session {
+    /// The state that a batch would lead to. Nothing is taken.
+    pub fn state_after(&self, inputs: &[SessionInput], now: ClockReading) -> Session {
         let mut session = self.history.session.clone();
         self.decided(inputs.to_vec(), now).0.iter().for_each(|stored| session.apply(&stored.event));
         session
     }
 
-    fn decided(&self, inputs: Vec<Input>, now: Now) -> (Vec<Stored>, Vec<Result<(), Refusal>>) {
+    fn decided(
+        &self,
+        inputs: Vec<SessionInput>,
+        now: ClockReading,
+    ) -> (Vec<StoredEvent>, Vec<Result<(), Refusal>>) {
         // Later inputs of a batch are decided on the state the earlier ones lead to. That state is
         // thrown away: the one that counts follows from what the journal gives back. The last input needs
         // none, and most batches have only one.
@@ -208,23 +228,23 @@ impl<C: SessionClaim> JournaledSession<C> {
         let last = inputs.len().saturating_sub(1);
         for (at, input) in inputs.into_iter().enumerate() {
             let decided = match input {
-                Input::Command(command) => decide(&ahead, command, now),
-                Input::Report(observation) => Ok(observe(&ahead, &observation, now)),
-                Input::Note(event) => Ok(vec![event]),
+                SessionInput::Command(command) => decide(&ahead, command, now),
+                SessionInput::Report(observation) => Ok(observe(&ahead, &observation, now)),
+                SessionInput::Note(event) => Ok(vec![event]),
             };
             answers.push(decided.map(|events| {
                 for event in events {
                     if at < last {
                         ahead.to_mut().apply(&event);
                     }
-                    batch.push(Stored { at_ms: now.wall_ms, event });
+                    batch.push(StoredEvent { at_ms: now.wall_ms, event });
                 }
             }));
         }
         (batch, answers)
     }
 
-    /// What the next batch is decided on; `None` while a batch is on its way.
+    /// The position that the next batch is decided on; `None` while a batch is on its way.
     pub fn point(&self) -> Option<AppendPoint> {
         self.claim.as_ref().map(C::point)
     }
@@ -237,12 +257,12 @@ impl<C: SessionClaim> JournaledSession<C> {
         if current > last { current } else { claim.renew(last) }
     }
 
-    /// What the world owes this state.
+    /// The effects that this state requires.
     pub fn owed(&self) -> Vec<Effect> {
         effects(&self.history.session)
     }
 
-    /// Writes a snapshot if the last one is old. Nothing waits for it.
+    /// Writes a snapshot if the last one is old. No caller depends on it.
     pub(crate) fn write_snapshot(&mut self) {
         let checkpoint = self.checkpoint();
         if let Some(derived) = &mut self.derived {
@@ -255,17 +275,17 @@ impl<C: SessionClaim> JournaledSession<C> {
         self.claim.as_ref()?.checkpoint()
     }
 
-    /// What is known, and the last event that it follows from; `None` before the first event.
+    /// State of the kept session for a snapshot, with the last event it follows from; `None` before the first event.
     pub fn snapshot(&self) -> Option<Snapshot> {
         Some(Snapshot::new(self.checkpoint()?, &self.history, None))
     }
 
-    /// Keeps nothing beside the journal any more: the directory belongs to another keeper.
-    pub(crate) fn derive_no_more(&mut self) {
+    /// Stops writing derived files: the directory belongs to another keeper.
+    pub(crate) fn stop_derived_files(&mut self) {
         self.derived = None;
     }
 
-    /// Closes the journal so that later damage can be told from a torn end.
+    /// Closes the journal with a seal, so that later damage can be told from a torn end.
     pub fn close(mut self) -> Result<(), AppendError> {
         let checkpoint = self.checkpoint();
         if let Some(derived) = &mut self.derived {

@@ -4,26 +4,23 @@
 //! committed, and performs the effects that are owed. The state lives in parts, each in a file of its own; a part changes
 //! only itself and returns what it learned, and the methods of `Keeper` commit that and tell the other parts.
 //! Promise: no terminal, one thread that decides, no wait without a limit: while a batch is in flight, `commit` attends to
-//! what needs no journal.
+//! work that needs no journal.
 //! Start with [`keep`]; `begin` and `adopt` make the keeper, `commit` and `publish` are the way into the journal and out
 //! of it, `requests` and `effects` are what comes in and goes out.
 
-mod adopt;
-mod agent_conversation;
 mod agent_link;
 mod agent_output;
 mod agent_terminal;
 mod agent_updates;
 mod attach_requests;
-mod begin;
 mod client;
 mod client_connections;
 mod client_table;
 mod commit;
 mod commit_pipeline;
-mod conversation_mark;
 mod effects;
 mod event_loop;
+mod external_writes;
 mod helper_requests;
 mod helper_role;
 mod hook_reports;
@@ -33,14 +30,18 @@ mod journal_reads;
 mod lease_loss;
 mod next_run;
 mod output_recorder;
+mod prepared_conversation;
 mod publish;
 mod readiness;
 mod requests;
+mod restart_in_place;
+mod run_conversation;
 mod run_supervisor;
+mod startup;
 mod status_writer;
-mod take_up;
+mod sync_pace;
 mod timers;
-pub mod transcript_copies;
+pub mod transcript_copier;
 mod tui_turns;
 mod turn_requests;
 mod waiting_reports;
@@ -50,43 +51,43 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use berth_api::{Code, Problem, SessionState};
-use berth_core::{Actor, Now};
+use berth_api::{Problem, ProblemCode, SessionState};
+use berth_core::{Actor, ClockReading};
 use berth_host::{clock, memory, socket};
-use berth_screen::Plain;
+use berth_screen::PlainTextFilter;
 use berth_store::keepers::{ADOPT_FLAG, KEEPER_VERB};
 use berth_store::{SessionFiles, killpoint};
 use rustix::event::{Timespec, epoll};
 
-use agent_conversation::AgentConversation;
 use agent_link::AgentLink;
 use agent_terminal::AgentTerminal;
-use client_table::ClientTable;
+use client_table::{ClientTable, MAX_CLIENTS};
 use commit_pipeline::CommitPipeline;
 use event_loop::{AGENT_IN, AGENT_OUT, BOUNDARY, EventLoop, FIRST_OWNER, LISTENER, SIGNALS, TERMINAL};
 use helper_role::HelperRole;
 use identity::KeeperIdentity;
 use output_recorder::OutputRecorder;
 use publish::NotificationGate;
+use run_conversation::RunConversation;
 use run_supervisor::RunSupervisor;
 use status_writer::StatusWriter;
-use transcript_copies::TranscriptCopier;
+use transcript_copier::TranscriptCopier;
 use tui_turns::TuiTurns;
 
-/// How long clients may take to read the last words of a keeper that leaves.
+/// The time that clients may take to read the last frames of a keeper that leaves.
 const FAREWELL_PATIENCE: Duration = Duration::from_secs(2);
-/// How patient an orderly end by SIGTERM is with the agent.
+/// The grace period of the agent after a SIGTERM to the keeper.
 const SIGTERM_GRACE: Duration = Duration::from_secs(5);
-/// After how much quiet the keeper gives back memory it does not need while idle.
+/// The idle time after which the keeper gives back memory.
 const LEAN_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// How much of a program's last words is shown.
+/// The number of lines shown of a program's last output.
 const LAST_LINES: usize = 12;
 const LAST_LINE_CHARS: usize = 200;
 
 /// Runs the keeper. `args` is what follows the hidden verb. Returns the exit code.
 pub fn keep(args: &[OsString]) -> u8 {
     tracing::info!(pid = std::process::id(), version = env!("CARGO_PKG_VERSION"), "a keeper begins");
-    match begin::begin(args).and_then(Keeper::serve) {
+    match startup::begin(args).and_then(Keeper::serve) {
         Ok(()) => {
             tracing::info!("nothing is left to keep");
             0
@@ -98,13 +99,13 @@ pub fn keep(args: &[OsString]) -> u8 {
     }
 }
 
-/// The last complaints of a session's agent, as words to put behind a sentence.
+/// The last error output of a session's agent, worded to follow a sentence.
 pub fn last_complaints(files: &SessionFiles) -> String {
     let said = files.complaints().tail(0, agent_link::COMPLAINT_BYTES as u64);
     said.ok().filter(|said| !said.is_empty()).map(|said| last_lines(&said)).unwrap_or_default()
 }
 
-/// The parts of the process. The loop tells each what arrived.
+/// The parts of the process. The loop passes each event to its part.
 struct Keeper {
     identity: KeeperIdentity,
     journal: CommitPipeline,
@@ -116,7 +117,7 @@ struct Keeper {
     tui_turns: TuiTurns,
     /// Set while the run's agent is on pipes.
     agent: Option<AgentLink>,
-    conversation: AgentConversation,
+    conversation: RunConversation,
     helper: HelperRole,
     status: StatusWriter,
     notifications: NotificationGate,
@@ -124,12 +125,12 @@ struct Keeper {
 }
 
 impl Keeper {
-    /// The loop.
     fn serve(mut self) -> Result<(), Problem> {
         self.install_watchdog();
         self.write_status();
         self.journal.start_thread();
-        let mut events = Vec::with_capacity(16);
+        // Room for all clients at once: turns that arrive together are accepted together.
+        let mut events = Vec::with_capacity(MAX_CLIENTS);
         let mut lean = false;
         while !self.event_loop.is_leaving() {
             events.clear();
@@ -141,9 +142,9 @@ impl Keeper {
                 .wait(&mut events, timeout.as_ref())
                 .map_err(|error| bug("waiting for events", &error))?;
             if events.is_empty() && is_quiet_first {
-                // Nothing to do, and nothing due soon: be small until then, or until a client wants something.
+                // There is no work now or soon: use little memory until then, or until a client sends a request.
                 self.output.shrink();
-                memory::give_back();
+                memory::release_unused();
                 lean = true;
                 continue;
             }
@@ -179,7 +180,7 @@ impl Keeper {
         }
     }
 
-    /// The last words: everything on disk, all clients told.
+    /// Ends the work: everything is on disk, and all clients were notified.
     fn leave(mut self) {
         // Nothing of the run writes the conversation any more, and all clients were told so: the next session that goes on
         // with it need not wait for farewells or a copy.
@@ -195,16 +196,16 @@ impl Keeper {
         self.say_farewell();
         let status = self.written_status();
         let lease = self.journal.close();
-        // A session that can go on is believed only as long as its journal is as the short cut says.
+        // The status of a session that can go on is believed only while its journal is as the status says.
         if status.state == SessionState::Idle && !is_disowned {
-            self.identity.files().write_short_cut(&status);
+            self.identity.files().write_status_cache(&status);
         }
-        // With the lease held: what is being copied is not purged.
+        // While the lease is held, files that are being copied are not purged.
         self.copies.finish();
         drop(lease);
     }
 
-    /// Writes to clients what they still take.
+    /// Writes the queued frames to clients for a limited time.
     fn say_farewell(&mut self) {
         let until = clock::boot_ms() + FAREWELL_PATIENCE.as_millis() as u64;
         while clock::boot_ms() < until {
@@ -222,14 +223,14 @@ impl Keeper {
 
     // The watchdog.
 
-    /// From now on a pass of the loop has its time, unless a new image would not know what the agent is about to be told.
+    /// Starts the timeout of a pass of the loop, unless a new image could not know what the agent is about to be sent.
     fn arm_watchdog(&self) {
         if self.has_said_everything() {
             self.event_loop.arm_watchdog();
         }
     }
 
-    /// True if all words to the agent are with it: a new image does not know what is not.
+    /// True if all queued bytes were written to the agent: a new image does not know the rest.
     fn has_said_everything(&self) -> bool {
         self.agent.as_ref().is_none_or(|agent| !agent.has_words()) && !self.tui_turns.is_typing()
     }
@@ -241,7 +242,7 @@ impl Keeper {
         }
     }
 
-    /// Has a new image take along what it needs of this one: lease, run lock and socket, then the rest by name.
+    /// Passes the descriptors that a new image needs: lease, run lock and socket, then the rest by name.
     fn install_watchdog(&mut self) {
         let (lease, dir) = self.journal.lease_fds();
         let first = [lease, self.run.lock_fd(), self.event_loop.listener_fd()];
@@ -257,14 +258,14 @@ impl Keeper {
             vec!["berth".into(), KEEPER_VERB.into(), ADOPT_FLAG.into(), self.identity.files().argument()];
         args.extend(first.iter().map(|fd| fd.to_string().into()));
         args.extend(named.iter().map(|(name, fd)| format!("{name}={fd}").into()));
-        args.extend(adopt::words_of(self.conversation.begin()).into_iter().map(OsString::from));
+        args.extend(restart_in_place::words_of(self.conversation.begin()).into_iter().map(OsString::from));
         args.extend(self.helper.probe_argument());
         let keep: Vec<_> = first.into_iter().chain(named.into_iter().map(|(_, fd)| fd)).collect();
         self.event_loop.install_watchdog(&args, &keep);
     }
 
-    /// Does something without being replaced in the middle of it: what is recorded as said must be said, and a
-    /// new image would not know that it was not. A disk that hangs cannot be helped by a new image anyway.
+    /// Calls `what` without a replacement of the program in the middle of it: words recorded as said must be said,
+    /// and a new image would not know that they were not. A disk that hangs cannot be helped by a new image anyway.
     fn undisturbed<T>(&mut self, what: impl FnOnce(&mut Self) -> T) -> T {
         self.event_loop.disarm_watchdog();
         let was_undisturbed = self.event_loop.set_undisturbed(true);
@@ -276,7 +277,8 @@ impl Keeper {
         done
     }
 
-    /// [`Self::undisturbed`], and clients are not read meanwhile: keys of a person would be joined with what is typed.
+    /// Like [`Self::undisturbed`], but clients are not read meanwhile: keys of a user would be mixed into
+    /// the typed text.
     fn with_keys_held<T>(&mut self, what: impl FnOnce(&mut Self) -> T) -> T {
         self.clients.hold_keys(true);
         let done = self.undisturbed(what);
@@ -285,8 +287,8 @@ impl Keeper {
     }
 }
 
-fn now() -> Now {
-    Now { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() }
+fn now() -> ClockReading {
+    ClockReading { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() }
 }
 
 fn cwd_of(session: &berth_core::Session) -> &str {
@@ -302,11 +304,11 @@ fn libc_term() -> i32 {
 }
 
 fn trouble(what: &str, error: &io::Error) -> Problem {
-    Problem::new(Code::Refused, format!("cannot {what}: {error}"))
+    Problem::new(ProblemCode::Refused, format!("cannot {what}: {error}"))
 }
 
 fn bug(what: &str, error: &io::Error) -> Problem {
-    Problem::new(Code::Bug, format!("the keeper failed at {what}: {error}"))
+    Problem::new(ProblemCode::Bug, format!("the keeper failed at {what}: {error}"))
 }
 
 fn actor_of(stream: &UnixStream) -> io::Result<Actor> {
@@ -314,10 +316,10 @@ fn actor_of(stream: &UnixStream) -> io::Result<Actor> {
     Ok(Actor { pid: peer.pid, uid: Some(peer.uid), place: String::new() })
 }
 
-/// The last lines of what a program printed, as lines to put below a sentence.
+/// The last lines of a program's output, to be shown below a sentence.
 fn last_lines(bytes: &[u8]) -> String {
     let mut text = Vec::new();
-    Plain::default().feed(bytes, &mut text);
+    PlainTextFilter::default().feed(bytes, &mut text);
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() {

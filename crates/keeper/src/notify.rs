@@ -1,102 +1,100 @@
-//! Telling people who are not looking: whether there is anybody to tell, and starting the notifier.
+//! Notifying people who are not looking: checks that notifications are configured, and starts the notifier.
 //!
-//! The notifier is this same binary under a hidden verb. It reads the config file, claims the event at the
-//! [`Desk`], tells people, and is gone. It is of no run: not below the keeper in the process tree, in none of the
-//! run's groups, without its lock and its mark. So nothing that hangs in it holds up a session or its keeper.
-//! Promise: it is started only after what it tells of is on disk, and at most once for each event.
-//! Not here: what is worth telling (see [`berth_core::occasions`]), to whom and how (see the CLI's `notify`).
+//! The notifier is this binary under a hidden verb. It reads the config file, claims the event at the
+//! [`berth_store::notifications::NotificationDir`], sends the notifications, and exits. It is not part of a run: not below the keeper
+//! in the process tree, in none of the run's groups, without its lock and its mark. So a notifier that hangs does not
+//! delay a session or its keeper.
+//! Promise: the notifier is started only after its event is on disk, and at most once for each event.
+//! Not here: choosing the events (see [`berth_core::occasions`]), receivers and channels (see the CLI's `notify`).
 //! Start with `tell`.
-
-mod desk;
 
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, SystemTime};
 
-use berth_core::{Occasion, Session, occasions};
+use berth_core::{Session, occasions};
 use berth_host::cgroup;
-use berth_host::spawn::{Spawn, Stdio, THIS_PROGRAM, spawn, spawn_beside};
-use berth_host::systemd::Manager;
+use berth_host::spawn::{ChildStdio, SpawnOptions, THIS_PROGRAM, spawn, spawn_beside};
+use berth_host::systemd::SystemdManager;
 use berth_journal::Committed;
 use berth_store::SessionFiles;
-use berth_store::history::Stored;
+use berth_store::config_file::config_file;
+use berth_store::notifications::{self, NOTIFIER_VERB, NotableEvent};
+use berth_store::session_view::StoredEvent;
 
-use crate::start;
+use crate::spawn_keeper;
 
-pub use desk::{Delivery, Desk, MOST_AT_WORK, Outcome, Seat};
-pub(crate) use desk::{desk_dirs, is_at_work, started_for, told_by};
-
-/// The hidden verb that makes this binary a notifier.
-pub const NOTIFIER_VERB: &str = "notifier";
-/// A config file larger than this is refused by everybody who reads it.
+/// The largest config file; every reader rejects a larger one.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// How long a keeper waits for a look at the config file: much longer than a disk takes that is well.
+/// The time a keeper waits for a look at the config file: much longer than a healthy disk takes.
 const LOOK_PATIENCE: Duration = Duration::from_millis(100);
-/// What such a look needs, generously.
+/// The stack of the thread for such a look, in bytes; generous.
 const LOOK_STACK_BYTES: usize = 64 << 10;
 
-/// What the variables begin with that override keys of the config file about notifications.
+/// The prefix of the variables that override notification keys of the config file.
 const VARIABLES: &str = "BERTH_NOTIFY_";
 
-/// Something to tell of: the number of the event, and what it is.
-pub type Told = (u64, Occasion);
-
-/// Which of these events are worth telling of. `session` is the state after them.
-pub(crate) fn worth_telling(session: &Session, events: &[Committed<Stored>]) -> Vec<Told> {
+/// Selects the events that are worth a notification. `session` is the state after them.
+pub(crate) fn select_notable(session: &Session, events: &[Committed<StoredEvent>]) -> Vec<NotableEvent> {
     let policy = session.spec.as_ref().map(|spec| &spec.policy.notify);
-    if policy.is_some_and(berth_core::Notify::is_never) {
+    if policy.is_some_and(berth_core::NotificationPolicy::is_never) {
         return vec![];
     }
     let found = occasions(session, events.iter().map(|event| &event.get().event));
     found.into_iter().map(|(at, occasion)| (events[at].seq().0, occasion)).collect()
 }
 
-/// Who starts the notifier.
+/// The process that starts the notifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Teller {
-    /// A keeper: whatever is below it in the process tree is of its run.
+pub(crate) enum NotifierParent {
+    /// A keeper: every process below it in the process tree is of its run.
     Keeper,
     /// A command that is about to end.
     Command,
 }
 
-/// Starts the notifier for what happened in a session, if the config file speaks of notifications.
-/// What goes wrong here is told to nobody but the log of notifications: the event itself is on disk.
-pub(crate) fn tell(files: &SessionFiles, told: &[Told], teller: Teller, known: &mut Known) {
+/// Starts the notifier for events of a session, if the config file mentions notifications. A failure here goes only
+/// to the log of notifications: the event itself is on disk.
+pub(crate) fn notify_of_events(
+    files: &SessionFiles,
+    told: &[NotableEvent],
+    teller: NotifierParent,
+    known: &mut NotifyConfigCache,
+) {
     if told.is_empty() || !known.is_wanted() {
         return;
     }
     if let Err(why) = start_notifier(files, told, teller) {
         let (seq, occasion) = told[0];
         let what = format!("cannot start the notifier: {why}");
-        desk::note_failure(files, seq, occasion, &what);
+        notifications::note_failure(files, seq, occasion, &what);
     }
 }
 
-/// What is known of the config file: whether it speaks of notifications at all. Most do not, and starting a
+/// A cache of one fact about the config file: whether it mentions notifications at all. Most do not, and starting a
 /// program only to find that out would cost every turn.
 ///
-/// The file may be on a disk of another machine that does not answer, and a keeper waits for no disk but its own.
-/// So it is looked at beside it; if that takes too long the notifier is started, and finds out.
+/// The file may be on a remote disk that does not answer, and a keeper waits only for its own disk. So a separate
+/// thread looks at the file; if that takes too long the notifier is started, and finds out.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
-    last: Seen,
-    /// Where a look that took too long will say what it saw.
-    overdue: Option<Receiver<Seen>>,
+pub(crate) struct NotifyConfigCache {
+    last: NotifyConfigState,
+    /// The channel on which a look that took too long will report.
+    overdue: Option<Receiver<NotifyConfigState>>,
 }
 
-/// What was seen of the config file: which version of it, and whether that speaks of notifications.
+/// The observed version of the config file, and whether that mentions notifications.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct NotifyConfigState {
     version: Option<(SystemTime, u64)>,
     mentions: bool,
 }
 
-impl Known {
+impl NotifyConfigCache {
     fn is_wanted(&mut self) -> bool {
         // Every short key has a variable as well.
         if std::env::vars_os().any(|(name, _)| name.as_bytes().starts_with(VARIABLES.as_bytes())) {
@@ -106,15 +104,19 @@ impl Known {
         self.look(LOOK_PATIENCE, move |last| last.at(&path))
     }
 
-    /// Looks, for so long at most. One that hangs is not followed by another.
-    fn look(&mut self, patience: Duration, look: impl FnOnce(Seen) -> Seen + Send + 'static) -> bool {
+    /// Looks at the file, for at most `patience`. After a look that hangs no second one is started.
+    fn look(
+        &mut self,
+        patience: Duration,
+        look: impl FnOnce(NotifyConfigState) -> NotifyConfigState + Send + 'static,
+    ) -> bool {
         let seen = match self.overdue.take() {
             Some(overdue) => overdue,
             None => {
                 let (tell, seen) = mpsc::channel();
                 let last = self.last;
                 let thread = std::thread::Builder::new().stack_size(LOOK_STACK_BYTES);
-                // Without a thread the notifier finds out.
+                // If no thread can be started, the notifier finds out.
                 let looking = thread.spawn(move || tell.send(look(last)));
                 if looking.is_err() {
                     return true;
@@ -136,8 +138,8 @@ impl Known {
     }
 }
 
-impl Seen {
-    /// What is there now. Anything but a file says nothing: reading a pipe would wait for somebody who writes.
+impl NotifyConfigState {
+    /// Reads the current file. Anything but a regular file is ignored: reading a pipe would wait for a writer.
     fn at(self, path: &Path) -> Self {
         let Ok(found) = fs::metadata(path) else { return Self::default() };
         let Ok(changed) = found.modified() else { return Self { version: None, mentions: true } };
@@ -151,8 +153,8 @@ impl Seen {
     }
 }
 
-/// Whether a line of the file may begin the table, or a key of it. Not understood here: one that turns out to be
-/// of something else costs one start in vain.
+/// True if a line of the file may begin the table, or a key of it. The line is not parsed: a false match costs one
+/// start in vain.
 fn mentions(text: &[u8]) -> bool {
     text.split(|byte| *byte == b'\n').any(|line| {
         let word = line.trim_ascii_start();
@@ -162,56 +164,34 @@ fn mentions(text: &[u8]) -> bool {
     })
 }
 
-/// Where the config file is, or would be. The CLI reads it; here it is only looked at.
-pub fn config_file() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    config_place(set("BERTH_CONFIG"), set("XDG_CONFIG_HOME"), set("HOME"))
-}
-
-/// The same by what these variables say: `$BERTH_CONFIG`, else `$XDG_CONFIG_HOME/berth/config.toml`, else
-/// `~/.config/berth/config.toml`.
-pub fn config_place(
-    berth: Option<OsString>,
-    xdg: Option<OsString>,
-    home: Option<OsString>,
-) -> Option<PathBuf> {
-    if let Some(file) = berth.map(PathBuf::from) {
-        return Some(std::path::absolute(&file).unwrap_or(file));
-    }
-    // The XDG specification says that a relative path there is to be ignored.
-    let absolute = |dir: OsString| Some(PathBuf::from(dir)).filter(|dir| dir.is_absolute());
-    let dir = xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".config")))?;
-    Some(dir.join("berth/config.toml"))
-}
-
-fn start_notifier(files: &SessionFiles, told: &[Told], teller: Teller) -> Result<(), String> {
+fn start_notifier(files: &SessionFiles, told: &[NotableEvent], teller: NotifierParent) -> Result<(), String> {
     let null = fs::File::options().read(true).write(true).open("/dev/null");
     let null = null.map_err(|error| format!("opening /dev/null: {error}"))?;
     let mut args: Vec<OsString> = vec!["berth".into(), NOTIFIER_VERB.into(), files.argument()];
     args.extend(told.iter().map(|(seq, occasion)| format!("{seq}={}", occasion.word()).into()));
-    let env = start::environment();
-    // A keeper is in no group of its run. A command may be: agents call berth, too. So what it starts is put where
-    // a keeper would be.
+    let env = spawn_keeper::environment();
+    // A keeper is in no group of its run. A command may be, since agents call berth as well. So the notifier of a
+    // command is put where a keeper would be.
     let (manager, birthplace) = match teller {
-        Teller::Keeper => (None, None),
-        Teller::Command => match Manager::reach() {
+        NotifierParent::Keeper => (None, None),
+        NotifierParent::Command => match SystemdManager::reach() {
             Ok(manager) => (Some(manager), None),
             Err(_) => (None, cgroup::keeper_place().ok()),
         },
     };
-    let mut spec = Spawn {
+    let mut spec = SpawnOptions {
         program: Path::new(THIS_PROGRAM),
         args: &args,
         env: &env,
         cwd: Path::new("/"),
-        stdio: Stdio::Files { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() },
+        stdio: ChildStdio::Files { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() },
         keep: &[],
         cgroup: birthplace.as_ref().map(|place| place.as_fd()),
         joins: &[],
     };
     let mut started = match teller {
-        Teller::Keeper => spawn_beside(&spec),
-        Teller::Command => spawn(&spec),
+        NotifierParent::Keeper => spawn_beside(&spec),
+        NotifierParent::Command => spawn(&spec),
     };
     if started.is_err() && spec.cgroup.take().is_some() {
         started = spawn(&spec);
@@ -226,19 +206,10 @@ fn start_notifier(files: &SessionFiles, told: &[Told], teller: Teller) -> Result
     Ok(())
 }
 
-/// What a notifier was started with: the session's directory, and what to tell of.
-pub fn read_args(args: &[OsString]) -> Option<(PathBuf, Vec<Told>)> {
-    let (dir, rest) = args.split_first()?;
-    let told = |word: &OsString| {
-        let (seq, occasion) = word.to_str()?.split_once('=')?;
-        Some((seq.parse().ok()?, Occasion::named(occasion)?))
-    };
-    let told = rest.iter().map(told).collect::<Option<Vec<Told>>>()?;
-    (!told.is_empty()).then(|| (dir.into(), told))
-}
-
 #[cfg(test)]
 mod tests {
+    use berth_test_dir::TestDir;
+
     use super::*;
 
     #[test]
@@ -254,8 +225,8 @@ mod tests {
     }
 
     #[test]
-    fn a_config_file_that_cannot_be_looked_at_holds_up_nobody_and_is_left_to_the_notifier() {
-        let mut known = Known::default();
+    fn a_config_file_that_cannot_be_read_delays_no_keeper_and_is_left_to_the_notifier() {
+        let mut known = NotifyConfigCache::default();
         let (go, gate) = mpsc::channel::<()>();
         let hangs = move |last| {
             let _ = gate.recv();
@@ -266,32 +237,22 @@ mod tests {
         assert!(known.look(Duration::ZERO, |_| panic!("a second look")));
         drop(go);
         assert!(!known.look(Duration::from_secs(60), |_| panic!("a second look")));
-        assert!(known.look(Duration::from_secs(60), |last| Seen { mentions: true, ..last }));
+        assert!(known.look(Duration::from_secs(60), |last| NotifyConfigState { mentions: true, ..last }));
     }
 
     #[test]
     fn a_config_file_is_read_again_when_it_changed_and_a_pipe_never() {
-        let dir = std::env::temp_dir().join(format!("berth-notify-known-{}", std::process::id()));
-        fs::create_dir_all(&dir).expect("a directory");
+        let dir = TestDir::new();
         let file = dir.join("config.toml");
-        assert!(!Seen::default().at(&file).mentions);
+        assert!(!NotifyConfigState::default().at(&file).mentions);
         fs::write(&file, "[notify]\n").expect("a file");
-        let seen = Seen::default().at(&file);
+        let seen = NotifyConfigState::default().at(&file);
         assert!(seen.mentions && seen.at(&file).mentions);
         fs::write(&file, "").expect("a file");
         assert!(!seen.at(&file).mentions);
         let pipe = dir.join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0)
             .expect("a pipe");
-        assert!(!Seen::default().at(&pipe).mentions);
-        fs::remove_dir_all(&dir).expect("our own directory");
-    }
-
-    #[test]
-    fn a_notifier_understands_what_a_keeper_says() {
-        let words = ["/h/sessions/x", "5=failed", "6=needs-you"].map(OsString::from);
-        let told = vec![(5, Occasion::Failed), (6, Occasion::NeedsYou)];
-        assert_eq!(read_args(&words), Some(("/h/sessions/x".into(), told)));
-        assert_eq!(read_args(&words[..1]), None);
+        assert!(!NotifyConfigState::default().at(&pipe).mentions);
     }
 }

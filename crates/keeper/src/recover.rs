@@ -1,62 +1,59 @@
-//! After a keeper died: find what is left of its run, by evidence, and end it.
+//! Recovery after a keeper died: finds the remaining processes of its run, by evidence, and ends them.
 //!
 //! Promise: only what is proven to be of that run is signalled: the very process we recorded, one in
-//! the run's control group, one that holds the run's lock, or one that carries the run's mark. What cannot be told is
-//! named and left alone, and then the run is not called gone.
+//! the run's control group, one that holds the run's lock, or one that carries the run's mark. A process that cannot
+//! be attributed is named and left alone, and then the run is not called gone.
+//! Not here: what the journal records of it (see `berth_core`). Start with [`recover_session`].
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_core::{
-    Actor, Command, Epoch, Event, Now, Observation, PROOF_PATIENCE, Process, Session, SessionId,
+    Actor, ClockReading, Command, Event, Observation, PROOF_TIMEOUT, ProcessRef, Session, SessionId,
 };
 use berth_host::identity::wait_for_exit;
-use berth_host::identity::{Identity, Pidfd, Verdict, stat};
-use berth_host::process::census;
-use berth_host::socket::QUEUE_PATIENCE;
-use berth_host::{clock, tree};
+use berth_host::identity::{Pidfd, ProcessIdentity, ProcessLiveness, stat};
+use berth_host::socket::CONNECT_TIMEOUT;
+use berth_host::{clock, process_tree};
+use berth_procs::attribution::{MARK, mark};
+use berth_procs::nested_sessions;
+use berth_procs::run_cgroups::RunCgroups;
+use berth_procs::session_processes::descendants_of_run;
 use berth_store::SessionFiles;
-use berth_store::history::History;
-use berth_store::home::Home;
-use berth_store::process::{elsewhere, identity};
+use berth_store::notifications::NotableEvent;
+use berth_store::process_ref::{elsewhere, identity};
+use berth_store::session_view::SessionView;
+use berth_store::state_dir::StateDir;
 use berth_store::store::{self, Lease};
-use berth_store::{conversations, killpoint};
+use berth_store::{conversation_locks, killpoint};
 use rustix::process::Signal;
 
-use crate::boundary::Contained;
-use crate::journaled_session::{Input, JournaledSession};
-use crate::notify::{self, Known, Teller, Told};
-use crate::{foreign, turn};
+use crate::journaled_session::{JournaledSession, SessionInput};
+use crate::notify::{self, NotifierParent, NotifyConfigCache};
+use crate::turn_outcome;
 
-/// The variable every process of a run inherits.
-pub const MARK: &str = "BERTH_RUN";
-/// How long a leftover may take to end before it is killed.
+/// The time that a remaining process may take to end before it is killed.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
-/// How long whoever ended a run may take to let go of its session: to tell everybody, and for the last copy.
+/// The time that a keeper may take to release its session after its run has ended: to notify clients, and for
+/// the last copy.
 pub const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait for somebody else who clears up: the proof has its time, and so has the disk.
-pub const HEALER_PATIENCE: Duration = PROOF_PATIENCE.saturating_mul(2);
-/// Whoever looks at the run's lock has it for an instant; proving it free must outwait them.
+/// The time to wait for another process that recovers the session: the proof takes its time, and so does the disk.
+pub const HEALER_PATIENCE: Duration = PROOF_TIMEOUT.saturating_mul(2);
+/// A process that probes the run's lock holds it for an instant; the proof that it is free must outwait that.
 const RUN_LOCK_PATIENCE: Duration = Duration::from_millis(200);
 
-/// The value of [`MARK`] for a run.
-pub fn mark(id: &SessionId, epoch: Epoch) -> String {
-    format!("{id}:{epoch}")
-}
-
-/// Ends what is left of a run whose keeper is gone, as [`Lease::open_journal`] proved. The lease must be held. Says what was
-/// ended; the error names what is left and why.
+/// Ends the remaining processes of a run whose keeper is gone, as [`Lease::open_journal`] proved. The lease must be
+/// held. Returns the processes that were ended; the error names those that are left and why.
 pub fn end_leftovers(files: &SessionFiles, session: &Session) -> Result<Vec<String>, Vec<String>> {
-    // The locks are free, and yet this may be a copy, or a disk that was moved while the other host runs on.
+    // The locks are free, but this may be a copy, or a disk that was moved while the other host runs on.
     if let Some(why) = elsewhere(session) {
         return Err(vec![why]);
     }
-    // Nothing survives a reboot, and a number from before it means another process now.
+    // No process survives a reboot, and a pid from before it means another process now.
     let ended = if is_of_another_boot(session) { vec![] } else { end_by_evidence(files, session)? };
-    // Nobody we could find, and nobody we could not tell. The run's lock is the proof: free means that
-    // no process inherited it and lives.
+    // No process was found, and none was left undecided. The run's lock is the final proof: free means that no living
+    // process has inherited it.
     match run_lock_is_free(files) {
         Ok(true) => Ok(ended),
         Ok(false) => Err(vec!["a process we cannot see holds the run's lock".to_owned()]),
@@ -65,7 +62,7 @@ pub fn end_leftovers(files: &SessionFiles, session: &Session) -> Result<Vec<Stri
 }
 
 fn end_by_evidence(files: &SessionFiles, session: &Session) -> Result<Vec<String>, Vec<String>> {
-    let contained = Contained::of(session, files.id())
+    let contained = RunCgroups::of(session, files.id())
         .map_err(|error| vec![format!("cannot look into the run's control group: {error}")])?;
     if let Some(other) = contained.used_elsewhere(files) {
         return Err(vec![format!("its control group belongs to {}: is this a copy of it?", other.display())]);
@@ -74,13 +71,13 @@ fn end_by_evidence(files: &SessionFiles, session: &Session) -> Result<Vec<String
 }
 
 /// Ends the processes in the group of a run that is over, and removes the group. Returns the processes that it ended.
-pub(crate) fn end_group(path: &Path, name: &str, files: &SessionFiles) -> Result<Vec<String>, Vec<String>> {
+pub fn end_group(path: &Path, name: &str, files: &SessionFiles) -> Result<Vec<String>, Vec<String>> {
     let trouble = |error: std::io::Error| vec![format!("cannot look into it: {error}")];
-    let contained = Contained::known(path, name).map_err(trouble)?;
+    let contained = RunCgroups::known(path, name).map_err(trouble)?;
     if let Some(other) = contained.used_elsewhere(files) {
         return Err(vec![format!("it belongs to {}: is this a copy of it?", other.display())]);
     }
-    // A directory that was replaced by an older copy knows nothing of the run that its keeper is in.
+    // A directory that was replaced by an older copy does not record the run that its keeper is in.
     match files.keeper_started_here() {
         Ok(None) => {}
         Ok(Some((pid, _))) => return Err(vec![format!("the session has a keeper, pid {pid}")]),
@@ -90,7 +87,7 @@ pub(crate) fn end_group(path: &Path, name: &str, files: &SessionFiles) -> Result
         return Err(vec!["a process is in it that cannot be seen from here".to_owned()]);
     }
     end(&contained, || {
-        let mut found = Found::default();
+        let mut found = LeftoverProcesses::default();
         match members_of(&contained) {
             Ok(members) => found.add(members),
             Err(error) => found.untold.extend(trouble(error)),
@@ -99,36 +96,39 @@ pub(crate) fn end_group(path: &Path, name: &str, files: &SessionFiles) -> Result
     })
 }
 
-/// Who is found of a run.
+/// The processes found of a run.
 #[derive(Default)]
-struct Found {
-    ours: Vec<(Identity, Pidfd)>,
-    /// What could not be told, and why.
+struct LeftoverProcesses {
+    ours: Vec<(ProcessIdentity, Pidfd)>,
+    /// Processes that could not be attributed, and why.
     untold: Vec<String>,
 }
 
-impl Found {
-    fn add(&mut self, candidates: Vec<Identity>) {
+impl LeftoverProcesses {
+    fn add(&mut self, candidates: Vec<ProcessIdentity>) {
         for candidate in candidates {
             match candidate.check() {
-                Verdict::Alive(pidfd) => self.ours.push((candidate, pidfd)),
-                Verdict::Gone => {}
-                Verdict::CannotTell(why) => self.untold.push(format!("pid {}: {why}", candidate.pid)),
+                ProcessLiveness::Alive(pidfd) => self.ours.push((candidate, pidfd)),
+                ProcessLiveness::Gone => {}
+                ProcessLiveness::CannotTell(why) => self.untold.push(format!("pid {}: {why}", candidate.pid)),
             }
         }
     }
 }
 
-/// Asks whoever is found to end, then kills them, until nobody is found and nobody is in the group.
-fn end(contained: &Contained, mut find: impl FnMut() -> Found) -> Result<Vec<String>, Vec<String>> {
-    // Looking for them may take long on a busy host, and is not part of the time they are given.
+/// Sends SIGTERM to the found processes, then SIGKILL, until none is found and the group is empty.
+fn end(
+    contained: &RunCgroups,
+    mut find: impl FnMut() -> LeftoverProcesses,
+) -> Result<Vec<String>, Vec<String>> {
+    // The search may take long on a busy host, and does not count as part of their grace period.
     let mut asked_at: Option<Instant> = None;
     let mut killed_at: Option<Instant> = None;
     let mut ended = Vec::new();
-    let mut ours: Vec<(Identity, Pidfd)> = Vec::new();
+    let mut ours: Vec<(ProcessIdentity, Pidfd)> = Vec::new();
     loop {
-        let Found { ours: found, untold } = find();
-        // What was proven ours once stays so until it ends, also if what proved it is gone by now.
+        let LeftoverProcesses { ours: found, untold } = find();
+        // A process that was proven ours stays so until it ends, even if the proof is gone by now.
         ours.retain(|(_, pidfd)| !pidfd.has_exited());
         for one in found {
             if !ours.iter().any(|(known, _)| *known == one.0) {
@@ -150,25 +150,25 @@ fn end(contained: &Contained, mut find: impl FnMut() -> Found) -> Result<Vec<Str
             if !ended.contains(&told) {
                 ended.push(told);
             }
-            // One that may not be signalled is still there in the end, and told with the reason.
+            // A process that may not be signalled is still there in the end, and is reported with the reason.
             let _ = pidfd.signal(signal.as_raw());
         }
         if ours.is_empty() {
-            // Somebody is in the group whom we cannot see; only the kernel can end them.
+            // An unseen process is in the group; only the kernel can end it.
             std::thread::sleep(Duration::from_millis(10));
         }
         let limit = if patient { LEFTOVER_GRACE } else { Duration::from_millis(50) };
         wait_for_exit(ours.iter().map(|(_, pidfd)| pidfd), limit);
         let since_killed = killed_at.map_or(Duration::ZERO, |at| at.elapsed());
-        if since_killed > PROOF_PATIENCE {
+        if since_killed > PROOF_TIMEOUT {
             let still = ours.iter().filter(|(_, pidfd)| !pidfd.has_exited());
-            let mut left: Vec<_> = still.map(|(identity, _)| why_it_stays(identity.pid)).collect();
+            let mut left: Vec<_> = still.map(|(identity, _)| unkilled_reason(identity.pid)).collect();
             if left.is_empty() && !contained.is_empty() {
                 left.push("a process that we cannot see is in the run's control group".to_owned());
             }
             left.extend(untold);
-            if left.is_empty() && since_killed < 2 * PROOF_PATIENCE {
-                // They did end. Whether that was all is for the next look to say.
+            if left.is_empty() && since_killed < 2 * PROOF_TIMEOUT {
+                // They did end. The next search tells if those were all.
                 continue;
             }
             if left.is_empty() {
@@ -179,10 +179,10 @@ fn end(contained: &Contained, mut find: impl FnMut() -> Found) -> Result<Vec<Str
     }
 }
 
-/// Brings a session whose keeper died to its recorded end: what is left of the run is ended, and
-/// the loss is written down. Does nothing to a session that has a keeper, or needs no healing; if
-/// somebody else is healing it, that is waited for. Says what was ended.
-pub fn heal(home: &Home, id: &SessionId) -> Result<Vec<String>, Problem> {
+/// Brings a session whose keeper died to its recorded end: remaining processes of the run are ended, and the loss is
+/// written down. Does nothing to a session that has a keeper, or needs no recovery; if another process is recovering
+/// it, this waits. Returns the processes that were ended.
+pub fn recover_session(home: &StateDir, id: &SessionId) -> Result<Vec<String>, Problem> {
     let files = home.session(id);
     let Some(mut held) = claim_to_heal(&files)? else { return Ok(vec![]) };
     let session = &held.owner.history().session;
@@ -190,58 +190,61 @@ pub fn heal(home: &Home, id: &SessionId) -> Result<Vec<String>, Problem> {
         return Ok(vec![]);
     }
     tracing::info!(session = %id, "its keeper died: bringing its last run to an end");
-    // It says that the session runs, and would be believed while we hold the lease.
-    held.doubt_short_cut()?;
+    // The cached status says that the session runs, and would be believed while we hold the lease.
+    held.invalidate_status_cache()?;
     let ended = end_leftovers(&files, session).map_err(|left| {
         Problem::new(
-            Code::Refused,
-            format!("session {id} lost its keeper, and what it ran is not proven gone: {}", left.join("; ")),
+            ProblemCode::Refused,
+            format!(
+                "session {id} lost its keeper, and processes of its run are not proven gone: {}",
+                left.join("; ")
+            ),
         )
-        .hint(format!("end what is named there; `berth why {id}` shows the evidence"))
+        .hint(format!("end the named processes; `berth why {id}` shows the evidence"))
     })?;
-    let reports = gone(held.owner.history(), &files);
+    let reports = lost_run_inputs(held.owner.history(), &files);
     held.take(reports)?;
     held.release()?;
     Ok(ended)
 }
 
-/// Clears up after the session that wrote a conversation last, if its keeper died: what it ran may still write, and a
+/// Recovers the session that wrote a conversation last, if its keeper died: its processes may still write, and a
 /// session that wants the conversation would be refused because of it.
-pub fn heal_last_writer(home: &Home, kind: &str, id: &str) {
-    if let Some(last) = conversations::last_writer(home, kind, id) {
-        // If that does not succeed, the claim is refused with who it is.
-        let _ = heal(home, &last);
+pub fn recover_last_writer(home: &StateDir, kind: &str, id: &str) {
+    if let Some(last) = conversation_locks::last_writer(home, kind, id) {
+        // If this fails, claiming the conversation is refused with the name of the holder.
+        let _ = recover_session(home, &last);
     }
 }
 
-/// What is to be recorded of a run whose keeper died, once nothing of it is left: how its turn came out, as
-/// far as that can be told, and the loss.
-pub(crate) fn gone(history: &History, files: &SessionFiles) -> Vec<Input> {
+/// The events to record of a run whose keeper died, once no process of it is left: the outcome of its turn, as far as
+/// it is known, and the loss.
+pub(crate) fn lost_run_inputs(history: &SessionView, files: &SessionFiles) -> Vec<SessionInput> {
     let session = &history.session;
     let current = session.turns.current.as_ref().map(|current| current.turn);
-    let over = current.zip(turn::of_lost_run(history, files));
+    let over = current.zip(turn_outcome::lost_run_turn_end(history, files));
     let over = over.map(|(turn, end)| Observation::TurnOver { turn, end });
     let gone = Observation::KeeperGone { epoch: session.epoch };
-    over.into_iter().chain([gone]).map(Input::Report).collect()
+    over.into_iter().chain([gone]).map(SessionInput::Report).collect()
 }
 
-/// The answer to who cannot wait any longer for somebody else to clear up.
+/// The error for a caller that cannot wait any longer for another process to recover the session.
 pub fn is_being_healed(session: &str) -> Problem {
     let what = format!("session `{session}` is held: another command is clearing up after its keeper");
-    Problem::new(Code::Held, what).hint(format!("try again; `berth why {session}` shows who it is"))
+    Problem::new(ProblemCode::Held, what).hint(format!("try again; `berth why {session}` shows which one"))
 }
 
-/// Claims a session that needs healing; `None` if it turns out to need none.
-fn claim_to_heal(files: &SessionFiles) -> Result<Option<Held<'_>>, Problem> {
+/// Claims a session that needs recovery; `None` if it turns out to need none.
+fn claim_to_heal(files: &SessionFiles) -> Result<Option<ClaimedSession<'_>>, Problem> {
     let id = files.id();
     let until = Instant::now() + HEALER_PATIENCE;
     let mut pause = Duration::from_millis(1);
     while files.past()?.history.session.is_live() {
-        if let Some(held) = Held::claim(files)? {
+        if let Some(held) = ClaimedSession::claim(files)? {
             return Ok(Some(held));
         }
-        // Whoever has it listens if it is a keeper, and does not while it clears up.
-        if files.connect(String::new(), QUEUE_PATIENCE).is_ok() {
+        // A keeper that holds the lease listens; a process that recovers the session does not.
+        if files.connect(String::new(), CONNECT_TIMEOUT).is_ok() {
             return Ok(None);
         }
         files.refuse_stranger(id.as_str())?;
@@ -254,92 +257,92 @@ fn claim_to_heal(files: &SessionFiles) -> Result<Option<Held<'_>>, Problem> {
     Ok(None)
 }
 
-/// Does one thing to a session that has no keeper, as its keeper for that moment.
-pub fn with_lease(home: &Home, id: &SessionId, command: Command) -> Result<(), Problem> {
+/// Carries out one command on a session that has no keeper, as its keeper for that moment.
+pub fn with_lease(home: &StateDir, id: &SessionId, command: Command) -> Result<(), Problem> {
     let files = home.session(id);
-    let Some(mut held) = Held::claim(&files)? else {
+    let Some(mut held) = ClaimedSession::claim(&files)? else {
         files.refuse_stranger(id.as_str())?;
         let what = format!("session {id} is being started or ended by another command");
-        return Err(Problem::new(Code::Held, what).hint("try again"));
+        return Err(Problem::new(ProblemCode::Held, what).hint("try again"));
     };
-    held.take(vec![Input::Command(command)])?;
+    held.take(vec![SessionInput::Command(command)])?;
     held.release()
 }
 
-/// Puts a session away that nothing happened in for so long. Says whether it did: if something happened
-/// meanwhile, or somebody has it, that is not so. The run must be recorded as over.
-pub fn archive_at_rest(home: &Home, id: &SessionId, rest_ms: u64, by: Actor) -> Result<bool, Problem> {
+/// Archives a session in which nothing happened for `rest_ms`. Returns false if something happened meanwhile, or
+/// another process holds the session. The run must be recorded as over.
+pub fn archive_at_rest(home: &StateDir, id: &SessionId, rest_ms: u64, by: Actor) -> Result<bool, Problem> {
     let files = home.session(id);
-    let Some(mut held) = Held::claim(&files)? else { return Ok(false) };
+    let Some(mut held) = ClaimedSession::claim(&files)? else { return Ok(false) };
     let status = files.describe(held.owner.history(), false);
     let is_at_rest = !held.owner.history().session.is_live()
         && clock::wall_ms().saturating_sub(status.last_activity_at.0) >= rest_ms;
     if is_at_rest {
-        held.take(vec![Input::Command(Command::Archive { by })])?;
+        held.take(vec![SessionInput::Command(Command::Archive { by })])?;
         held.release()?;
     }
     Ok(is_at_rest)
 }
 
-/// A session in our hands, without a run.
-struct Held<'a> {
+/// A claimed session without a run.
+struct ClaimedSession<'a> {
     files: &'a SessionFiles,
     owner: JournaledSession,
-    /// What happened that people may want to know.
-    told: Vec<Told>,
+    /// Events that people may want to be notified of.
+    told: Vec<NotableEvent>,
     lease: Lease,
 }
 
-impl<'a> Held<'a> {
+impl<'a> ClaimedSession<'a> {
     fn claim(files: &'a SessionFiles) -> Result<Option<Self>, Problem> {
         let id = files.id();
         let claimed = files.claim().map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => store::no_session(id),
-            _ => Problem::new(Code::Refused, format!("cannot claim session {id}: {error}")),
+            _ => Problem::new(ProblemCode::Refused, format!("cannot claim session {id}: {error}")),
         })?;
         let Some(lease) = claimed else { return Ok(None) };
         let (owner, torn) = JournaledSession::open(&lease)?;
         let session = &owner.history().session;
-        if let Ok(me) = Identity::me() {
-            // For people only: a disk too full for it must not keep us from clearing up.
+        if let Ok(me) = ProcessIdentity::me() {
+            // The signature is for display only: a full disk must not prevent recovery.
             let _ = lease.sign(&me, session.epoch.0);
         }
-        // What was never made gets no first event.
+        // A session that was never made gets no first event.
         let torn = torn.filter(|_| session.spec.is_some());
         let mut held = Self { files, owner, told: vec![], lease };
         if let Some(what) = torn {
-            // At once: nobody will find the torn end again, whatever becomes of what we came for.
-            held.take(vec![Input::Note(Event::Warned { what })])?;
+            // Recorded at once: no later process will find the torn end again, even if the rest fails.
+            held.take(vec![SessionInput::Note(Event::Warned { what })])?;
         }
         Ok(Some(held))
     }
 
-    fn doubt_short_cut(&self) -> Result<(), Problem> {
-        self.files.doubt_short_cut().map_err(|error| {
-            Problem::new(Code::Refused, format!("cannot change session {}: {error}", self.files.id()))
+    fn invalidate_status_cache(&self) -> Result<(), Problem> {
+        self.files.invalidate_status_cache().map_err(|error| {
+            Problem::new(ProblemCode::Refused, format!("cannot change session {}: {error}", self.files.id()))
         })
     }
 
-    fn take(&mut self, inputs: Vec<Input>) -> Result<(), Problem> {
-        let now = Now { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() };
+    fn take(&mut self, inputs: Vec<SessionInput>) -> Result<(), Problem> {
+        let now = ClockReading { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() };
         if let Some(refusal) = self.owner.refusal(&inputs, now) {
-            // Nothing changes, and the short cut keeps its word.
+            // Nothing changes, so the cached status stays valid.
             return Err(berth_api::problem::refusal(&refusal, &self.handle()));
         }
         self.lease.confirm()?;
-        self.doubt_short_cut()?;
+        self.invalidate_status_cache()?;
         let taken = self
             .owner
             .take(inputs, now)
             .map_err(|error| store::journal_problem(&error, self.files.id().as_str()))?;
-        self.told.extend(notify::worth_telling(&self.owner.history().session, &taken.events));
+        self.told.extend(notify::select_notable(&self.owner.history().session, &taken.events));
         match taken.answers.into_iter().find_map(Result::err) {
             Some(refusal) => Err(berth_api::problem::refusal(&refusal, &self.handle())),
             None => Ok(()),
         }
     }
 
-    /// How people address it: the name, else the id.
+    /// The name of the session in messages: its name, else its id.
     fn handle(&self) -> String {
         let name = self.owner.history().session.name.as_ref();
         name.map_or_else(|| self.files.id().to_string(), ToString::to_string)
@@ -348,21 +351,26 @@ impl<'a> Held<'a> {
     fn release(self) -> Result<(), Problem> {
         let status = self.files.describe(self.owner.history(), false);
         let closed = self.owner.close();
-        // After the seal: one of a session that can go on is believed only while its journal is as it says.
-        self.files.write_short_cut(&status);
+        // After the seal: the status of a session that can go on is believed only while its journal matches it.
+        self.files.write_status_cache(&status);
         killpoint::reached("healed");
-        notify::tell(self.files, &self.told, Teller::Command, &mut Known::default());
+        notify::notify_of_events(
+            self.files,
+            &self.told,
+            NotifierParent::Command,
+            &mut NotifyConfigCache::default(),
+        );
         closed.map_err(|error| store::journal_problem(&error, self.files.id().as_str()))
     }
 }
 
 fn is_of_another_boot(session: &Session) -> bool {
-    let of_another = |keeper: &Process| identity(keeper).is_of_another_boot().unwrap_or(false);
+    let of_another = |keeper: &ProcessRef| identity(keeper).is_of_another_boot().unwrap_or(false);
     session.keeper.as_ref().is_some_and(of_another)
 }
 
-/// Why a process that was killed is still there, for people.
-pub(crate) fn why_it_stays(pid: u32) -> String {
+/// The reason why a killed process is still there, for people.
+pub(crate) fn unkilled_reason(pid: u32) -> String {
     let stat = match stat(pid) {
         Ok(stat) => stat,
         Err(error) => return format!("pid {pid}: {error}"),
@@ -376,15 +384,15 @@ pub(crate) fn why_it_stays(pid: u32) -> String {
     format!("pid {pid} ({}) {why}", stat.comm)
 }
 
-fn find(files: &SessionFiles, session: &Session, contained: &Contained) -> Found {
-    let mut found = Found::default();
-    let mut candidates: Vec<Identity> = session.agent().map(identity).into_iter().collect();
+fn find(files: &SessionFiles, session: &Session, contained: &RunCgroups) -> LeftoverProcesses {
+    let mut found = LeftoverProcesses::default();
+    let mut candidates: Vec<ProcessIdentity> = session.agent().map(identity).into_iter().collect();
     match members_of(contained) {
         Ok(members) => candidates.extend(members),
         Err(error) => found.untold.push(format!("cannot look into the run's control group: {error}")),
     }
     let mark = mark(files.id(), session.epoch);
-    for carriers in [files.run_lock_carriers(), tree::with_mark(MARK, &mark)] {
+    for carriers in [files.run_lock_carriers(), process_tree::with_mark(MARK, &mark)] {
         match carriers {
             Ok(carriers) => candidates.extend(carriers.processes),
             Err(error) => found.untold.push(format!("cannot look through /proc: {error}")),
@@ -393,45 +401,24 @@ fn find(files: &SessionFiles, session: &Session, contained: &Contained) -> Found
     candidates.sort_by_key(|identity| identity.pid);
     candidates.dedup();
     candidates.retain(|candidate| candidate.pid != std::process::id());
-    // A copy of this session has the same marks and group names, and its processes have their own keeper.
-    candidates.retain(|candidate| foreign::kept_elsewhere(candidate.pid, files).is_none());
+    // A copy of this session has equal marks and group names, and its processes have their own keeper.
+    candidates.retain(|candidate| nested_sessions::kept_elsewhere(candidate.pid, files).is_none());
     found.add(candidates);
-    let below = held_below(&found.ours);
+    let below = descendants_of_run(&found.ours);
     found.ours.extend(below);
     found
 }
 
-/// Who is in the run's group. Listed twice with their identities read in between: a number that changed
-/// hands meanwhile is then not in the second list, or is in it by right.
-fn members_of(contained: &Contained) -> std::io::Result<Vec<Identity>> {
-    let list =
-        || contained.members().and_then(|members| foreign::split(&members.pids)).map(|split| split.ours);
-    let members: Vec<Identity> = list()?.into_iter().filter_map(|pid| Identity::of(pid).ok()).collect();
+/// The processes in the run's group. Listed twice with their identities read in between: a reused pid is then not in
+/// the second list, or is in it rightly.
+fn members_of(contained: &RunCgroups) -> std::io::Result<Vec<ProcessIdentity>> {
+    let list = || {
+        contained.members().and_then(|members| nested_sessions::split(&members.pids)).map(|split| split.ours)
+    };
+    let members: Vec<ProcessIdentity> =
+        list()?.into_iter().filter_map(|pid| ProcessIdentity::of(pid).ok()).collect();
     let again = list()?;
     Ok(members.into_iter().filter(|identity| again.contains(&identity.pid)).collect())
-}
-
-/// What is below processes of the run, and so is of the run, whatever it closed or cleared.
-///
-/// Listed twice with the processes held open in between: a number that changed hands meanwhile is
-/// then either not in the second list or not the process we hold.
-pub(crate) fn held_below(parents: &[(Identity, Pidfd)]) -> Vec<(Identity, Pidfd)> {
-    let list = || -> BTreeSet<u32> {
-        let all = census().unwrap_or_default();
-        let alive = parents.iter().filter(|(_, pidfd)| !pidfd.has_exited());
-        alive.flat_map(|(parent, _)| foreign::below_in(&all, parent.pid).ours).collect()
-    };
-    let known: BTreeSet<u32> = parents.iter().map(|(parent, _)| parent.pid).collect();
-    let held = list().into_iter().filter(|pid| !known.contains(pid)).filter_map(|pid| {
-        let identity = Identity::of(pid).ok()?;
-        match identity.check() {
-            Verdict::Alive(pidfd) => Some((identity, pidfd)),
-            Verdict::Gone | Verdict::CannotTell(_) => None,
-        }
-    });
-    let held: Vec<(Identity, Pidfd)> = held.collect();
-    let again = if held.is_empty() { BTreeSet::new() } else { list() };
-    held.into_iter().filter(|(identity, _)| again.contains(&identity.pid)).collect()
 }
 
 fn run_lock_is_free(files: &SessionFiles) -> std::io::Result<bool> {
@@ -442,12 +429,14 @@ fn run_lock_is_free(files: &SessionFiles) -> std::io::Result<bool> {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use berth_test_dir::TestDir;
+
     use super::*;
 
     #[test]
     fn a_look_at_the_runs_lock_does_not_make_a_dead_run_seem_alive() {
-        let dir = std::env::temp_dir().join(format!("berth-run-lock-{}", std::process::id()));
-        let home = Home::open(dir.clone()).expect("a state directory");
+        let dir = TestDir::new();
+        let home = StateDir::open(dir.to_path_buf()).expect("a state directory");
         let files = home.session(&home.mint().expect("a session"));
         assert!(run_lock_is_free(&files).expect("a lock"));
         let done = AtomicBool::new(false);
@@ -461,6 +450,5 @@ mod tests {
             done.store(true, Ordering::Relaxed);
             assert_eq!(free, 1000);
         });
-        std::fs::remove_dir_all(&dir).expect("our own directory");
     }
 }

@@ -1,4 +1,4 @@
-//! How fast a screen takes a stream, in MB per second of CPU time, next to the bare emulator.
+//! Benchmark: how fast a screen takes a stream, in MB per second of CPU time, next to the bare emulator.
 //!
 //! `cargo run --release -p berth-screen --example feed`
 //!
@@ -9,13 +9,13 @@ use std::time::Duration;
 use alacritty_terminal::event::VoidListener;
 use alacritty_terminal::term::{Config, Term};
 use alacritty_terminal::vte::ansi::Processor;
-use berth_screen::{Screen, Size, Splitter};
+use berth_screen::{Screen, ScreenSize, StreamSplitter};
 
-const SIZE: Size = Size { rows: 50, cols: 180 };
+const SIZE: ScreenSize = ScreenSize { rows: 50, cols: 180 };
 const CHUNK_BYTES: usize = 4096;
 const STREAM_BYTES: usize = 8 << 20;
 const ROUNDS: usize = 5;
-/// How long a round lasts at least: the kernel counts CPU time in steps of a few milliseconds.
+/// Shortest time of a round: the kernel counts CPU time in steps of a few milliseconds.
 const ROUND: Duration = Duration::from_millis(400);
 
 fn main() {
@@ -33,7 +33,7 @@ fn main() {
             move |chunk: &[u8]| parser.advance(&mut term, chunk)
         });
         let splitter = speed(&stream, || {
-            let mut splitter = Splitter::new();
+            let mut splitter = StreamSplitter::new();
             move |chunk: &[u8]| {
                 std::hint::black_box(splitter.push(chunk).len());
             }
@@ -42,10 +42,10 @@ fn main() {
             let mut screen = Screen::new(SIZE);
             move |chunk: &[u8]| screen.feed(chunk)
         });
-        // What a keeper does with every read.
+        // The work of a keeper with every read.
         let keeper = speed(&stream, || {
             let mut screen = Screen::new(SIZE);
-            let mut splitter = Splitter::new();
+            let mut splitter = StreamSplitter::new();
             move |chunk: &[u8]| {
                 std::hint::black_box(splitter.push(chunk).len());
                 screen.feed(chunk);
@@ -94,7 +94,7 @@ fn memory() {
     }
     let flooded = resident_bytes();
     for screen in &mut screens {
-        screen.resize(Size { rows: 60, cols: 180 });
+        screen.resize(ScreenSize { rows: 60, cols: 180 });
         screen.resize(SIZE);
         screen.text();
     }

@@ -1,8 +1,8 @@
-//! The emulator, fenced in.
+//! The emulator, behind limits.
 //!
 //! Promise: no history unless it is asked for (it allocates a thousand rows at once), no waiting for the end of
 //! synchronized updates, no panic gets out, and no growth that the size does not explain.
-//! Not here: when to feed it (see `screen`), what it hides (see `hidden`).
+//! Not here: the time to feed it (see `screen`), its hidden state (see `hidden`).
 //! Start with [`Emulator::advance`].
 
 use std::mem;
@@ -19,29 +19,29 @@ use alacritty_terminal::vte::ansi::{
     CursorShape, CursorStyle, Handler, KeyboardModes, KeyboardModesApplyBehavior, Processor, Timeout,
 };
 
-use crate::Size;
+use crate::ScreenSize;
 
 /// How many marks (accents, joiners) one character keeps. The emulator would keep any number.
 pub(crate) const MARKS_LIMIT: usize = 32;
 
 /// The emulator panicked; its state can no longer be trusted.
 #[derive(Debug)]
-pub(crate) struct Panicked;
+pub(crate) struct EmulatorPanicked;
 
 pub(crate) struct Emulator {
-    term: Term<Mailbox>,
-    parser: Processor<NoSync>,
-    mailbox: Mailbox,
+    term: Term<EmulatorEvents>,
+    parser: Processor<NoSyncTimeout>,
+    mailbox: EmulatorEvents,
 }
 
 impl Emulator {
-    pub(crate) fn new(size: Size) -> Self {
+    pub(crate) fn new(size: ScreenSize) -> Self {
         Self::with_history(size, 0)
     }
 
     /// An emulator that keeps lines that scrolled away, until they are taken.
-    pub(crate) fn with_history(size: Size, lines: usize) -> Self {
-        let mailbox = Mailbox::default();
+    pub(crate) fn with_history(size: ScreenSize, lines: usize) -> Self {
+        let mailbox = EmulatorEvents::default();
         let config = Config {
             scrolling_history: lines,
             // No sequence sets a hollow block, so it can stand for "the application set nothing".
@@ -54,23 +54,24 @@ impl Emulator {
     }
 
     /// Feeds whole sequences and characters.
-    pub(crate) fn advance(&mut self, bytes: &[u8]) -> Result<(), Panicked> {
+    pub(crate) fn advance(&mut self, bytes: &[u8]) -> Result<(), EmulatorPanicked> {
         if bytes.is_empty() {
             return Ok(());
         }
-        catch_unwind(AssertUnwindSafe(|| self.parser.advance(&mut self.term, bytes))).map_err(|_| Panicked)
+        catch_unwind(AssertUnwindSafe(|| self.parser.advance(&mut self.term, bytes)))
+            .map_err(|_| EmulatorPanicked)
     }
 
-    pub(crate) fn resize(&mut self, size: Size) -> Result<(), Panicked> {
-        catch_unwind(AssertUnwindSafe(|| self.resize_both(size))).map_err(|_| Panicked)
+    pub(crate) fn resize(&mut self, size: ScreenSize) -> Result<(), EmulatorPanicked> {
+        catch_unwind(AssertUnwindSafe(|| self.resize_both(size))).map_err(|_| EmulatorPanicked)
     }
 
-    /// What the emulator reported since the last call.
+    /// Takes the events that the emulator reported since the last call.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
         mem::take(&mut *self.mailbox.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn term(&self) -> &Term<Mailbox> {
+    pub(crate) fn term(&self) -> &Term<EmulatorEvents> {
         &self.term
     }
 
@@ -175,7 +176,7 @@ impl Emulator {
     /// The screens are taken out and resized by themselves. The emulator then resizes stand-ins that
     /// already have the right number of rows; one column is in excess so that it does the rest of its
     /// work (tab stops, scroll region).
-    fn resize_both(&mut self, size: Size) {
+    fn resize_both(&mut self, size: ScreenSize) {
         let keyboard = self.keyboard();
         let in_alternate = self.in_alternate();
         let stand_in = || Grid::new(size.screen_lines(), size.columns() + 1, 0);
@@ -208,7 +209,7 @@ impl Emulator {
     }
 }
 
-fn resized(mut grid: Grid<Cell>, reflow: bool, size: Size) -> Grid<Cell> {
+fn resized(mut grid: Grid<Cell>, reflow: bool, size: ScreenSize) -> Grid<Cell> {
     let rows = size.screen_lines();
     if rows > grid.screen_lines() {
         let mut taller = Grid::new(rows, grid.columns(), 0);
@@ -235,11 +236,11 @@ fn resized(mut grid: Grid<Cell>, reflow: bool, size: Size) -> Grid<Cell> {
     grid
 }
 
-/// Collects what the emulator reports, in order.
+/// Collects the events of the emulator, in order.
 #[derive(Clone, Default)]
-pub(crate) struct Mailbox(Arc<Mutex<Vec<Event>>>);
+pub(crate) struct EmulatorEvents(Arc<Mutex<Vec<Event>>>);
 
-impl EventListener for Mailbox {
+impl EventListener for EmulatorEvents {
     fn send_event(&self, event: Event) {
         match event {
             Event::Title(_)
@@ -261,12 +262,12 @@ impl EventListener for Mailbox {
     }
 }
 
-/// Synchronized updates are applied as they come: nobody watches this screen, so there is no flicker
-/// to avoid, and a frame that never ends cannot hold anything back.
+/// Applies synchronized updates at once: no user watches this screen, so there is no flicker to avoid, and a frame that
+/// never ends holds nothing back.
 #[derive(Default)]
-struct NoSync;
+struct NoSyncTimeout;
 
-impl Timeout for NoSync {
+impl Timeout for NoSyncTimeout {
     fn set_timeout(&mut self, _duration: Duration) {}
 
     fn clear_timeout(&mut self) {}

@@ -1,10 +1,10 @@
 //! Cells to bytes.
 //!
-//! Promise: what is painted on a cleared screen of the same size looks like the cells it was painted
+//! Promise: the bytes, printed on a cleared screen of the same size, look like the cells it was painted
 //! from: characters, colours, styles, links, and which lines wrapped into the next.
 //! Halves of wide characters without their other half are painted as blanks, as terminals show them.
 //! Not here: modes and cursor state (see `restore`).
-//! Start with [`Painter::paint`].
+//! Start with [`CellPainter::paint`].
 
 use std::io::Write;
 
@@ -25,15 +25,15 @@ const STYLES: Flags = Flags::INVERSE
 const JUMP_FROM: usize = 5;
 
 /// Writes cells, and remembers how the last one looked.
-pub(crate) struct Painter {
+pub(crate) struct CellPainter {
     out: Vec<u8>,
-    pen: Pen,
+    pen: CellStyle,
     links: bool,
 }
 
 /// How a cell looks, apart from its character.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Pen {
+pub(crate) struct CellStyle {
     foreground: Color,
     background: Color,
     styles: Flags,
@@ -41,9 +41,9 @@ pub(crate) struct Pen {
     link: Option<Hyperlink>,
 }
 
-impl Pen {
+impl CellStyle {
     pub(crate) fn of(cell: &Cell) -> Self {
-        Pen {
+        CellStyle {
             foreground: cell.fg,
             background: cell.bg,
             styles: cell.flags & STYLES,
@@ -53,10 +53,10 @@ impl Pen {
     }
 }
 
-impl Painter {
+impl CellPainter {
     /// A painter for a terminal whose colours were just reset.
     pub(crate) fn new(links: bool) -> Self {
-        Painter { out: Vec::new(), pen: Pen::of(&Cell::default()), links }
+        CellPainter { out: Vec::new(), pen: CellStyle::of(&Cell::default()), links }
     }
 
     pub(crate) fn finish(self) -> Vec<u8> {
@@ -76,20 +76,20 @@ impl Painter {
     }
 
     /// Forgets how the last cell looked, after colours and links were reset.
-    pub(crate) fn drop_pen(&mut self) {
-        self.pen = Pen::of(&Cell::default());
+    pub(crate) fn forget_style(&mut self) {
+        self.pen = CellStyle::of(&Cell::default());
     }
 
-    /// Makes what is printed next look like `cell`.
+    /// Makes the next printed characters look like `cell`.
     pub(crate) fn take_pen(&mut self, cell: &Cell) {
-        let pen = Pen::of(cell);
+        let pen = CellStyle::of(cell);
         if self.links && pen.link != self.pen.link {
             match &pen.link {
                 Some(link) => self.format(format_args!("\x1b]8;id={};{}\x1b\\", link.id(), link.uri())),
                 None => self.raw(b"\x1b]8;;\x1b\\"),
             }
         }
-        if (Pen { link: None, ..pen.clone() }) != (Pen { link: None, ..self.pen.clone() }) {
+        if (CellStyle { link: None, ..pen.clone() }) != (CellStyle { link: None, ..self.pen.clone() }) {
             self.raw(b"\x1b[");
             sgr(&mut self.out, cell);
             self.raw(b"m");
@@ -119,7 +119,7 @@ impl Painter {
     ) -> bool {
         let columns = row.len();
         let wraps = below.is_some() && row[Column(columns - 1)].flags.contains(Flags::WRAPLINE);
-        let mut end = used(row);
+        let mut end = used_columns(row);
         if wrapped {
             // The wrap happens when the next character is printed, so there must be one.
             end = end.max(1);
@@ -152,7 +152,7 @@ impl Painter {
     pub(crate) fn paint_cell(&mut self, row: &Row<Cell>, column: usize) -> usize {
         let cell = &row[Column(column)];
         self.take_pen(cell);
-        let width = print(row, column, |character| {
+        let width = write_cell_text(row, column, |character| {
             self.out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
         });
         usize::from(width)
@@ -160,7 +160,7 @@ impl Painter {
 }
 
 /// Gives out the characters of a cell as they should be printed, and its width.
-pub(crate) fn print(row: &Row<Cell>, column: usize, mut put: impl FnMut(char)) -> u8 {
+pub(crate) fn write_cell_text(row: &Row<Cell>, column: usize, mut put: impl FnMut(char)) -> u8 {
     let cell = &row[Column(column)];
     let wide = starts_wide(row, column);
     let half = cell.flags.intersects(Flags::WIDE_CHAR | Flags::WIDE_CHAR_SPACER) && !wide;
@@ -187,11 +187,11 @@ fn wide_did_not_fit(row: &Row<Cell>, below: &Row<Cell>) -> bool {
     last.flags.contains(Flags::LEADING_WIDE_CHAR_SPACER)
         && last.zerowidth().is_none_or(<[char]>::is_empty)
         && starts_wide(below, 0)
-        && Pen::of(last) == Pen::of(&below[Column(0)])
+        && CellStyle::of(last) == CellStyle::of(&below[Column(0)])
 }
 
 /// How many cells of a row have to be painted.
-pub(crate) fn used(row: &Row<Cell>) -> usize {
+pub(crate) fn used_columns(row: &Row<Cell>) -> usize {
     (0..row.len()).rev().find(|&column| !is_blank(&row[Column(column)])).map_or(0, |last| last + 1)
 }
 
@@ -248,7 +248,7 @@ fn colour(out: &mut Vec<u8>, colour: Color, base: usize) {
     written.expect("writing to memory cannot fail");
 }
 
-/// The parameter of DECSCUSR for a cursor style; 0 is whatever the user likes.
+/// The parameter of DECSCUSR for a cursor style; 0 is the style that the user chose.
 pub(crate) fn cursor_style(style: CursorStyle) -> u8 {
     let steady = match style.shape {
         CursorShape::Block => 2,

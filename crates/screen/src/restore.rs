@@ -1,11 +1,11 @@
-//! The screen as bytes, for a terminal that was not there when it was painted.
+//! The screen as bytes, for a terminal that did not see the stream.
 //!
-//! Promise: a terminal of the same size, in whatever state, ends up with both screens, the cursor and
-//! all modes as they are here, and with what the next character will look like. It is asked nothing.
-//! What cannot be said in bytes is left out:
+//! Promise: a terminal of the same size, in whatever state, ends up with the same screens, cursor and modes, and with
+//! the same look of the next character. The terminal is asked nothing.
+//! Not in the bytes, because no sequence can express it:
 //! - the wrap flag of the last line, and of a line at whose end a cursor waits to wrap,
 //! - a pending wrap that the emulator keeps in the middle of a row when it tabs backwards,
-//! - the cursor saved on an alternate screen that is not shown, and what was left on it: `?47` would show it again,
+//! - the cursor saved on an alternate screen that is not shown, and the text left on it: `?47` would show it again,
 //!   but the emulator clears it as `?1049` does,
 //! - the row of a cursor outside the scroll region in origin mode: it goes to the nearest row inside,
 //!   and no longer waits to wrap.
@@ -24,10 +24,10 @@ use alacritty_terminal::term::color::COUNT;
 use alacritty_terminal::vte::ansi::{CharsetIndex, CursorShape, NamedColor, StandardCharset};
 
 use crate::emulator::Emulator;
-use crate::hidden::{CLIENT_MODES, Hidden};
-use crate::paint::{Painter, starts_wide};
+use crate::hidden_state::{CLIENT_MODES, HiddenState};
+use crate::paint::{CellPainter, starts_wide};
 
-/// Ends what is half done and puts everything that painting depends on into a known state.
+/// Ends unfinished sequences, and puts everything that painting depends on into a known state.
 const START: &[u8] = concat!(
     "\x1b\\\x1b[?2026l",                      // End half a sequence and a half update,
     "\x1b[?2026h",                            // and show nothing before all is painted.
@@ -52,8 +52,8 @@ const CLEAR: &[u8] = b"\x1b[H\x1b[J";
 /// Drops the keyboard modes of the screen the cursor is on.
 const PLAIN_KEYS: &[u8] = b"\x1b[<99u\x1b[=0;1u";
 
-pub(crate) fn restore(emulator: &mut Emulator, hidden: &Hidden, title: Option<&str>) -> Vec<u8> {
-    let mut painter = Painter::new(true);
+pub(crate) fn restore(emulator: &mut Emulator, hidden: &HiddenState, title: Option<&str>) -> Vec<u8> {
+    let mut painter = CellPainter::new(true);
     painter.raw(START);
     painter.raw(PLAIN);
     painter.raw(PLAIN_KEYS);
@@ -91,21 +91,21 @@ pub(crate) fn restore(emulator: &mut Emulator, hidden: &Hidden, title: Option<&s
 }
 
 /// Back to plain characters without colours, whatever is set.
-fn reset(painter: &mut Painter) {
+fn reset(painter: &mut CellPainter) {
     painter.raw(PLAIN);
-    painter.drop_pen();
+    painter.forget_style();
 }
 
 /// Moves the cursor, with all that belongs to it. It can only be sent to `rows`, and counts from the first
 /// of them. Plain characters must be set.
-fn place(painter: &mut Painter, grid: &Grid<Cell>, cursor: &Cursor<Cell>, rows: &Range<usize>) {
+fn place(painter: &mut CellPainter, grid: &Grid<Cell>, cursor: &Cursor<Cell>, rows: &Range<usize>) {
     let line = usize::try_from(cursor.point.line.0).unwrap_or(0);
     let nearest = nearest(line, rows);
     let (row, column) = (nearest.saturating_sub(rows.start), cursor.point.column.0);
-    // In another row, printing would put there what does not belong there.
+    // In another row, printing would put a wrong character there.
     if cursor.input_needs_wrap && cursor.point.column == grid.last_column() && nearest == line {
-        // Only printing in the last column leaves a wrap pending, so print once more what is there.
-        // (The emulator also keeps it when it tabs backwards; terminals do not.)
+        // Only printing in the last column leaves a wrap pending, so the same character is printed again. (The emulator
+        // also keeps it when it tabs backwards; terminals do not.)
         let cells = &grid[Line(line as i32)];
         let start = if column > 0 && starts_wide(cells, column - 1) { column - 1 } else { column };
         painter.go_to(row, start);
@@ -134,7 +134,7 @@ pub(crate) fn all_rows(grid: &Grid<Cell>) -> Range<usize> {
     0..grid.screen_lines()
 }
 
-fn tabs(painter: &mut Painter, hidden: &Hidden) {
+fn tabs(painter: &mut CellPainter, hidden: &HiddenState) {
     painter.raw(b"\x1b[3g");
     for (column, _) in hidden.tabs.iter().enumerate().filter(|(_, stop)| **stop) {
         painter.format(format_args!("\x1b[{}G\x1bH", column + 1));
@@ -143,7 +143,7 @@ fn tabs(painter: &mut Painter, hidden: &Hidden) {
 
 /// Sets scroll region and origin mode, both of which move the cursor. Returns the rows it can then be sent
 /// to.
-fn region(painter: &mut Painter, emulator: &Emulator, hidden: &Hidden) -> Range<usize> {
+fn region(painter: &mut CellPainter, emulator: &Emulator, hidden: &HiddenState) -> Range<usize> {
     let (top, bottom) = (hidden.region.start + 1, hidden.region.end);
     if !hidden.scrolls_fully() {
         // An empty region below the screen comes from asking for one that begins there.
@@ -156,7 +156,7 @@ fn region(painter: &mut Painter, emulator: &Emulator, hidden: &Hidden) -> Range<
     usize::from(hidden.region.start)..usize::from(hidden.region.end)
 }
 
-fn modes(painter: &mut Painter, emulator: &Emulator, hidden: &Hidden) {
+fn modes(painter: &mut CellPainter, emulator: &Emulator, hidden: &HiddenState) {
     const ON: [(TermMode, &[u8]); 13] = [
         (TermMode::INSERT, b"\x1b[4h"),
         (TermMode::LINE_FEED_NEW_LINE, b"\x1b[20h"),
@@ -204,13 +204,13 @@ fn modes(painter: &mut Painter, emulator: &Emulator, hidden: &Hidden) {
     painter.raw(if mode.contains(TermMode::SHOW_CURSOR) { b"\x1b[?25h" } else { b"\x1b[?25l" });
 }
 
-fn stack_keys(painter: &mut Painter, stack: &[u8]) {
+fn stack_keys(painter: &mut CellPainter, stack: &[u8]) {
     for flags in stack {
         painter.format(format_args!("\x1b[>{flags}u"));
     }
 }
 
-fn palette(painter: &mut Painter, emulator: &Emulator) {
+fn palette(painter: &mut CellPainter, emulator: &Emulator) {
     const FOREGROUND: usize = NamedColor::Foreground as usize;
     const CURSOR: usize = NamedColor::Cursor as usize;
     for index in 0..COUNT {

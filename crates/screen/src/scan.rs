@@ -1,21 +1,20 @@
-//! Hears what the emulator does not tell: state it hides, and queries it leaves open.
+//! Scanner for sequences that the emulator does not report: state it hides, and queries it leaves open.
 //!
-//! Promise: a sequence is understood here exactly as the emulator understands it, because the same
-//! parser reads both.
+//! Promise: a sequence has the same meaning here as in the emulator, because the same parser reads both.
 //! Not here: keeping the state (see `hidden`), answering (see `answers`).
-//! Start with [`Scanner::listen`].
+//! Start with [`SequenceScanner::listen`].
 
 use alacritty_terminal::vte::{Params, Parser, Perform};
 
 use crate::sequence::{SI, SO};
 
-/// How much of a device control string is kept. Requests are a few bytes; pictures are not for us.
+/// Size limit of a device control string. Requests are a few bytes; pictures are not needed.
 const REQUEST_LIMIT_BYTES: usize = 256;
 
-/// Something a sequence said.
+/// Meaning of a sequence.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Notice {
-    /// `ESC c`.
+pub(crate) enum SequenceEffect {
+    /// Full reset, `ESC c`.
     Reset,
     /// DECSTBM, as given: one-based, the bottom may be left out.
     Region {
@@ -40,72 +39,75 @@ pub(crate) enum Notice {
     TabClearAll,
     /// SO (true) or SI.
     Shift(bool),
-    Query(Query),
+    Query(TerminalQuery),
 }
 
-/// A question the emulator does not answer.
+/// A query that the emulator does not answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Query {
-    /// XTVERSION.
+pub(crate) enum TerminalQuery {
+    /// Name and version of the terminal (XTVERSION).
     Version,
-    /// DA3.
+    /// Unit id of the terminal (DA3).
     UnitId,
-    /// DECXCPR.
+    /// Extended cursor position (DECXCPR).
     CursorPosition,
-    /// Dark or light?
+    /// Colour scheme: dark or light.
     ColourScheme,
     ModifyOtherKeys,
-    /// XTGETTCAP, with the hexadecimal names asked for.
+    /// Terminfo capabilities (XTGETTCAP), with the hexadecimal names requested.
     Capability(Vec<u8>),
-    /// DECRQSS, with the final characters of the sequence asked for.
+    /// Setting (DECRQSS), with the final characters of the sequence requested.
     Setting(Vec<u8>),
 }
 
-/// Reads whole sequences.
-pub(crate) struct Scanner {
+/// Parses whole sequences.
+pub(crate) struct SequenceScanner {
     parser: Parser,
-    heard: Heard,
+    heard: EffectCollector,
 }
 
-impl Scanner {
+impl SequenceScanner {
     pub(crate) fn new() -> Self {
-        Scanner { parser: Parser::new(), heard: Heard { notices: Vec::new(), request: None } }
+        SequenceScanner {
+            parser: Parser::new(),
+            heard: EffectCollector { notices: Vec::new(), request: None },
+        }
     }
 
-    /// What this sequence says. It must start and end in ground state.
-    pub(crate) fn listen(&mut self, sequence: &[u8]) -> Vec<Notice> {
+    /// The notices of this sequence. It must start and end in ground state.
+    pub(crate) fn listen(&mut self, sequence: &[u8]) -> Vec<SequenceEffect> {
         self.parser.advance(&mut self.heard, sequence);
         std::mem::take(&mut self.heard.notices)
     }
 }
 
-struct Heard {
-    notices: Vec<Notice>,
-    /// The device control string being read, if it is one of ours.
-    request: Option<Request>,
+struct EffectCollector {
+    notices: Vec<SequenceEffect>,
+    /// The device control string being read, if it is a request we answer.
+    request: Option<DcsRequest>,
 }
 
-enum Request {
+enum DcsRequest {
     Capability(Vec<u8>),
     Setting(Vec<u8>),
 }
 
-impl Heard {
+impl EffectCollector {
     fn modes(&mut self, params: &Params, on: bool) {
         for param in params {
             match param[0] {
-                3 => self.notices.push(Notice::ColumnMode),
-                number => self.notices.push(Notice::Mode { number, on }),
+                3 => self.notices.push(SequenceEffect::ColumnMode),
+                number => self.notices.push(SequenceEffect::Mode { number, on }),
             }
         }
     }
 }
 
-impl Perform for Heard {
+impl Perform for EffectCollector {
     fn execute(&mut self, byte: u8) {
         match byte {
-            SO => self.notices.push(Notice::Shift(true)),
-            SI => self.notices.push(Notice::Shift(false)),
+            SO => self.notices.push(SequenceEffect::Shift(true)),
+            SI => self.notices.push(SequenceEffect::Shift(false)),
             _ => {}
         }
     }
@@ -118,21 +120,23 @@ impl Perform for Heard {
         let first = given.next().unwrap_or(0);
         let second = given.next().unwrap_or(0);
         let notice = match (action, intermediates) {
-            ('r', []) => Notice::Region { top: first.max(1), bottom: (second != 0).then_some(second) },
+            ('r', []) => {
+                SequenceEffect::Region { top: first.max(1), bottom: (second != 0).then_some(second) }
+            }
             ('h', [b'?']) => return self.modes(params, true),
             ('l', [b'?']) => return self.modes(params, false),
-            ('m', [b'>']) if first == 4 && second <= 2 => Notice::ModifyOtherKeys(second as u8),
-            ('m', [b'?']) if first == 4 => Notice::Query(Query::ModifyOtherKeys),
-            ('u', [b'>']) => Notice::KittyPush(first as u8 & KITTY_FLAGS),
-            ('u', [b'<']) => Notice::KittyPop(first.max(1)),
-            ('t', []) if first == 22 => Notice::TitlePush,
-            ('t', []) if first == 23 => Notice::TitlePop,
-            ('g', []) if first == 0 => Notice::TabClear,
-            ('g', []) if first == 3 => Notice::TabClearAll,
-            ('q', [b'>']) if first == 0 => Notice::Query(Query::Version),
-            ('c', [b'=']) if first == 0 => Notice::Query(Query::UnitId),
-            ('n', [b'?']) if first == 6 => Notice::Query(Query::CursorPosition),
-            ('n', [b'?']) if first == 996 => Notice::Query(Query::ColourScheme),
+            ('m', [b'>']) if first == 4 && second <= 2 => SequenceEffect::ModifyOtherKeys(second as u8),
+            ('m', [b'?']) if first == 4 => SequenceEffect::Query(TerminalQuery::ModifyOtherKeys),
+            ('u', [b'>']) => SequenceEffect::KittyPush(first as u8 & KITTY_FLAGS),
+            ('u', [b'<']) => SequenceEffect::KittyPop(first.max(1)),
+            ('t', []) if first == 22 => SequenceEffect::TitlePush,
+            ('t', []) if first == 23 => SequenceEffect::TitlePop,
+            ('g', []) if first == 0 => SequenceEffect::TabClear,
+            ('g', []) if first == 3 => SequenceEffect::TabClearAll,
+            ('q', [b'>']) if first == 0 => SequenceEffect::Query(TerminalQuery::Version),
+            ('c', [b'=']) if first == 0 => SequenceEffect::Query(TerminalQuery::UnitId),
+            ('n', [b'?']) if first == 6 => SequenceEffect::Query(TerminalQuery::CursorPosition),
+            ('n', [b'?']) if first == 996 => SequenceEffect::Query(TerminalQuery::ColourScheme),
             _ => return,
         };
         self.notices.push(notice);
@@ -140,22 +144,22 @@ impl Perform for Heard {
 
     fn esc_dispatch(&mut self, intermediates: &[u8], _ignore: bool, byte: u8) {
         match (byte, intermediates) {
-            (b'c', []) => self.notices.push(Notice::Reset),
-            (b'H', []) => self.notices.push(Notice::TabSet),
+            (b'c', []) => self.notices.push(SequenceEffect::Reset),
+            (b'H', []) => self.notices.push(SequenceEffect::TabSet),
             _ => {}
         }
     }
 
     fn hook(&mut self, _params: &Params, intermediates: &[u8], ignore: bool, action: char) {
         self.request = match (action, intermediates) {
-            ('q', [b'+']) if !ignore => Some(Request::Capability(Vec::new())),
-            ('q', [b'$']) if !ignore => Some(Request::Setting(Vec::new())),
+            ('q', [b'+']) if !ignore => Some(DcsRequest::Capability(Vec::new())),
+            ('q', [b'$']) if !ignore => Some(DcsRequest::Setting(Vec::new())),
             _ => None,
         };
     }
 
     fn put(&mut self, byte: u8) {
-        if let Some(Request::Capability(body) | Request::Setting(body)) = &mut self.request
+        if let Some(DcsRequest::Capability(body) | DcsRequest::Setting(body)) = &mut self.request
             && body.len() < REQUEST_LIMIT_BYTES
         {
             body.push(byte);
@@ -164,10 +168,12 @@ impl Perform for Heard {
 
     fn unhook(&mut self) {
         match self.request.take() {
-            Some(Request::Capability(names)) => {
-                self.notices.push(Notice::Query(Query::Capability(names)));
+            Some(DcsRequest::Capability(names)) => {
+                self.notices.push(SequenceEffect::Query(TerminalQuery::Capability(names)));
             }
-            Some(Request::Setting(name)) => self.notices.push(Notice::Query(Query::Setting(name))),
+            Some(DcsRequest::Setting(name)) => {
+                self.notices.push(SequenceEffect::Query(TerminalQuery::Setting(name)))
+            }
             None => {}
         }
     }
@@ -178,32 +184,35 @@ const KITTY_FLAGS: u8 = 0b1_1111;
 
 #[cfg(test)]
 mod tests {
-    use super::{Notice, Query, Scanner};
+    use super::{SequenceEffect, SequenceScanner, TerminalQuery};
 
     #[test]
     fn a_request_says_what_it_asks_for() {
-        let mut scanner = Scanner::new();
-        assert_eq!(scanner.listen(b"\x1b[>0q"), [Notice::Query(Query::Version)]);
-        assert_eq!(scanner.listen(b"\x1bP$qm\x1b\\"), [Notice::Query(Query::Setting(b"m".to_vec()))]);
+        let mut scanner = SequenceScanner::new();
+        assert_eq!(scanner.listen(b"\x1b[>0q"), [SequenceEffect::Query(TerminalQuery::Version)]);
+        assert_eq!(
+            scanner.listen(b"\x1bP$qm\x1b\\"),
+            [SequenceEffect::Query(TerminalQuery::Setting(b"m".to_vec()))]
+        );
         assert_eq!(
             scanner.listen(b"\x1bP+q544e\x1b\\"),
-            [Notice::Query(Query::Capability(b"544e".to_vec()))]
+            [SequenceEffect::Query(TerminalQuery::Capability(b"544e".to_vec()))]
         );
         assert_eq!(scanner.listen(b"\x1bP1;2|picture\x1b\\"), []);
     }
 
     #[test]
-    fn hidden_state_is_heard_inside_longer_sequences_too() {
-        let mut scanner = Scanner::new();
+    fn hidden_state_is_found_inside_longer_sequences() {
+        let mut scanner = SequenceScanner::new();
         assert_eq!(
             scanner.listen(b"\x1b[?25;3;1016h"),
             [
-                Notice::Mode { number: 25, on: true },
-                Notice::ColumnMode,
-                Notice::Mode { number: 1016, on: true }
+                SequenceEffect::Mode { number: 25, on: true },
+                SequenceEffect::ColumnMode,
+                SequenceEffect::Mode { number: 1016, on: true }
             ]
         );
-        let shifted = [Notice::Shift(true), Notice::Region { top: 2, bottom: Some(5) }];
+        let shifted = [SequenceEffect::Shift(true), SequenceEffect::Region { top: 2, bottom: Some(5) }];
         assert_eq!(scanner.listen(b"\x1b[2\x0e;5r"), shifted);
     }
 }

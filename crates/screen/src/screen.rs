@@ -11,54 +11,54 @@ use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::Cell;
 use memchr::{memchr, memchr3};
 
-use crate::answers::Answers;
-use crate::emulator::{Emulator, MARKS_LIMIT, Panicked};
-use crate::hidden::{Hidden, KITTY_STACK_LIMIT, TITLE_STACK_LIMIT};
-use crate::pending::Pending;
+use crate::emulator::{Emulator, EmulatorPanicked, MARKS_LIMIT};
+use crate::hidden_state::{HiddenState, KITTY_STACK_LIMIT, TITLE_STACK_LIMIT};
+use crate::pending_text::PendingText;
+use crate::query_replies::QueryReplies;
 use crate::restore::restore;
-use crate::scan::{Notice, Scanner};
-use crate::sequence::{Kind, SI, SO, measure};
-use crate::splitter::{ESC, Splitter};
-use crate::{Size, text};
+use crate::scan::{SequenceEffect, SequenceScanner};
+use crate::sequence::{SI, SO, SequenceKind, measure};
+use crate::splitter::{ESC, StreamSplitter};
+use crate::{ScreenSize, text};
 
 /// Longer sequences are left out: they are pictures or clipboard contents, which the emulator could only
 /// collect and ignore.
 pub(crate) const SEQUENCE_LIMIT_BYTES: usize = 8 * 1024;
 
-/// How much is looked at in one go, so that a large read does not become large buffers.
+/// Number of bytes processed in one go, so that a large read does not become large buffers.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// How much is fed before characters with too many marks are looked for.
+/// Number of bytes after which characters with too many marks are cut.
 const SWEEP_EVERY_BYTES: usize = 1024 * 1024;
 
-/// What a terminal that watched the stream would show.
+/// The screen that a terminal would show after the stream.
 pub struct Screen {
-    size: Size,
-    splitter: Splitter,
-    pending: Pending,
+    size: ScreenSize,
+    splitter: StreamSplitter,
+    pending: PendingText,
     emulator: Emulator,
-    hidden: Hidden,
-    scanner: Scanner,
-    answers: Answers,
+    hidden: HiddenState,
+    scanner: SequenceScanner,
+    answers: QueryReplies,
     title: Option<String>,
     unswept_bytes: usize,
     damaged: bool,
-    /// Rows that scroll off are kept, so none may be skipped.
+    /// True if rows that scroll off are kept, so none may be skipped.
     keeps_history: bool,
 }
 
 impl Screen {
-    /// A blank screen. The size is clamped, see [`Size::clamped`].
-    pub fn new(size: Size) -> Self {
+    /// A blank screen. The size is clamped, see [`ScreenSize::clamped`].
+    pub fn new(size: ScreenSize) -> Self {
         let size = size.clamped();
         Screen {
             size,
-            splitter: Splitter::dropping(SEQUENCE_LIMIT_BYTES),
-            pending: Pending::default(),
+            splitter: StreamSplitter::dropping(SEQUENCE_LIMIT_BYTES),
+            pending: PendingText::default(),
             emulator: Emulator::new(size),
-            hidden: Hidden::new(size),
-            scanner: Scanner::new(),
-            answers: Answers::default(),
+            hidden: HiddenState::new(size),
+            scanner: SequenceScanner::new(),
+            answers: QueryReplies::default(),
             title: None,
             unswept_bytes: 0,
             damaged: false,
@@ -76,7 +76,7 @@ impl Screen {
 
     /// Changes the size, as a terminal does: lines of the primary screen wrap anew, the alternate
     /// screen is cut or extended, the scroll region is freed.
-    pub fn resize(&mut self, size: Size) {
+    pub fn resize(&mut self, size: ScreenSize) {
         self.settle();
         let size = size.clamped();
         if size == self.size {
@@ -84,18 +84,18 @@ impl Screen {
         }
         self.size = size;
         self.hidden.resize(size);
-        if let Err(Panicked) = self.emulator.resize(size) {
+        if let Err(EmulatorPanicked) = self.emulator.resize(size) {
             self.start_over();
         }
     }
 
     /// The size in use.
-    pub fn size(&self) -> Size {
+    pub fn size(&self) -> ScreenSize {
         self.size
     }
 
-    /// What a terminal would have answered to the queries seen since the last call. For the application,
-    /// if no client was attached whose terminal has answered already.
+    /// Answers of a terminal to the queries since the last call. They are for the application, if no client was
+    /// attached whose terminal has answered already.
     ///
     /// Cheap enough to call after every read: text that was put off asks nothing, so it may stay put off.
     pub fn take_answers(&mut self) -> Vec<u8> {
@@ -126,7 +126,7 @@ impl Screen {
         self.title.as_deref().filter(|title| !title.is_empty())
     }
 
-    /// Row and column of the cursor, from zero. Feeds what was put off, hence `mut`.
+    /// Row and column of the cursor, from zero. Feeds the delayed text, hence `mut`.
     pub fn cursor(&mut self) -> (u16, u16) {
         self.settle();
         let point = self.emulator.grid().cursor.point;
@@ -179,9 +179,9 @@ impl Screen {
             let (length, kind) = measure(&bytes[start..]);
             at = start + length;
             match kind {
-                Kind::Soft => {}
-                Kind::Quiet => soft = at,
-                Kind::Notable => {
+                SequenceKind::Soft => {}
+                SequenceKind::Quiet => soft = at,
+                SequenceKind::Notable => {
                     self.feed_now(&bytes[fed..soft]);
                     self.put_off(&bytes[soft..start]);
                     self.settle();
@@ -211,7 +211,7 @@ impl Screen {
         }
     }
 
-    /// Feeds what was put off.
+    /// Feeds the delayed text.
     fn settle(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -238,12 +238,12 @@ impl Screen {
         let notices = self.scanner.listen(sequence);
         for notice in &notices {
             match notice {
-                Notice::KittyPush(_) if self.hidden.kitty.len() >= KITTY_STACK_LIMIT => {
+                SequenceEffect::KittyPush(_) if self.hidden.kitty.len() >= KITTY_STACK_LIMIT => {
                     // The newest mode is the one that counts, so it takes the place of the one before.
                     self.advance(b"\x1b[<u");
-                    self.hidden.note(&Notice::KittyPop(1), 0);
+                    self.hidden.note(&SequenceEffect::KittyPop(1), 0);
                 }
-                Notice::TitlePush if self.hidden.title_depth >= TITLE_STACK_LIMIT => return,
+                SequenceEffect::TitlePush if self.hidden.title_depth >= TITLE_STACK_LIMIT => return,
                 _ => {}
             }
         }
@@ -254,11 +254,13 @@ impl Screen {
         }
         for notice in &notices {
             match *notice {
-                Notice::Mode { number: 47 | 1047, on } => {
+                SequenceEffect::Mode { number: 47 | 1047, on } => {
                     self.emulator.cut_marks();
                     self.emulator.show_alternate(on);
                 }
-                Notice::Mode { number: 1048, on } => self.advance(if on { b"\x1b7" } else { b"\x1b8" }),
+                SequenceEffect::Mode { number: 1048, on } => {
+                    self.advance(if on { b"\x1b7" } else { b"\x1b8" })
+                }
                 _ => {}
             }
         }
@@ -272,14 +274,14 @@ impl Screen {
         let column = self.emulator.grid().cursor.point.column.0;
         for notice in &notices {
             self.hidden.note(notice, column);
-            if let Notice::Query(query) = notice {
+            if let SequenceEffect::Query(query) = notice {
                 self.answers.reply(query, &self.emulator, &self.hidden);
             }
         }
     }
 
-    /// The same as a request to repeat the last character more often than the screen has cells, with
-    /// as few repeats as lead to the same screen: five bytes must not cost 65,535 characters.
+    /// Shortens a request to repeat the last character more often than the screen has cells, to as few repeats as lead
+    /// to the same screen: five bytes must not cost 65,535 characters.
     ///
     /// We do not know the character. If it takes one cell or two, the screen is full of it in the end, and
     /// only the column of the cursor depends on how often it was repeated, modulo what fits in a line. If it
@@ -298,7 +300,7 @@ impl Screen {
     }
 
     fn advance(&mut self, bytes: &[u8]) {
-        if let Err(Panicked) = self.emulator.advance(bytes) {
+        if let Err(EmulatorPanicked) = self.emulator.advance(bytes) {
             self.start_over();
         }
         self.unswept_bytes += bytes.len();
@@ -317,7 +319,7 @@ impl Screen {
 
     fn start_over(&mut self) {
         self.emulator = Emulator::new(self.size);
-        self.hidden = Hidden::new(self.size);
+        self.hidden = HiddenState::new(self.size);
         self.damaged = true;
     }
 
@@ -327,7 +329,7 @@ impl Screen {
     }
 
     #[cfg(test)]
-    pub(crate) fn settled(&mut self) -> (&mut Emulator, &Hidden) {
+    pub(crate) fn settled(&mut self) -> (&mut Emulator, &HiddenState) {
         self.settle();
         (&mut self.emulator, &self.hidden)
     }

@@ -1,38 +1,38 @@
-//! What an escape sequence is to us: how far it reaches, and who has to see it.
+//! Escape sequences: their length, and the part of this crate that has to process each.
 //!
-//! Promise: the kinds err on the side of more work. A sequence called [`Kind::Soft`] changes nothing
-//! but the line the cursor is on and the colours of what comes next.
-//! Not here: what a sequence does (the emulator and `scan` know).
+//! Promise: the kinds err on the side of more work. A sequence called [`SequenceKind::Soft`] changes nothing
+//! but the line the cursor is on and the colours of later text.
+//! Not here: the effect of a sequence (the emulator and `scan` know).
 //! Start with [`measure`].
 
 use memchr::memchr;
 
-use crate::splitter::{BEL, ESC, State};
+use crate::splitter::{BEL, ESC, ParserState};
 
 pub(crate) const SO: u8 = 0x0e;
 pub(crate) const SI: u8 = 0x0f;
 
-/// Who has to see a sequence.
+/// The readers of a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum SequenceKind {
     /// SGR, or erasing in the line: may wait in the pending text and may be skipped with it.
     Soft,
-    /// Only the emulator.
+    /// Read by the emulator only.
     Quiet,
-    /// The emulator and the scanner: a query, or state the emulator hides.
+    /// Read by the emulator and the scanner: a query, or state the emulator hides.
     Notable,
 }
 
 /// Length and kind of the sequence (or shift) that `bytes` starts with. It is there in full.
-pub(crate) fn measure(bytes: &[u8]) -> (usize, Kind) {
+pub(crate) fn measure(bytes: &[u8]) -> (usize, SequenceKind) {
     if bytes[0] != ESC {
-        return (1, Kind::Notable);
+        return (1, SequenceKind::Notable);
     }
     if let Some(length) = soft(bytes) {
-        return (length, Kind::Soft);
+        return (length, SequenceKind::Soft);
     }
-    let length = State::Escape.past_sequence(&bytes[1..]).map_or(bytes.len(), |rest| rest + 1);
-    let kind = if notable(&bytes[..length]) { Kind::Notable } else { Kind::Quiet };
+    let length = ParserState::Escape.sequence_end(&bytes[1..]).map_or(bytes.len(), |rest| rest + 1);
+    let kind = if notable(&bytes[..length]) { SequenceKind::Notable } else { SequenceKind::Quiet };
     (length, kind)
 }
 
@@ -66,21 +66,21 @@ fn notable(sequence: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, measure};
+    use super::{SequenceKind, measure};
 
     #[test]
     fn only_colours_and_erasing_in_the_line_are_soft() {
-        assert_eq!(measure(b"\x1b[38;2;1;2;3mrest"), (13, Kind::Soft));
-        assert_eq!(measure(b"\x1b[4:3mrest"), (6, Kind::Soft));
-        assert_eq!(measure(b"\x1b[mrest"), (3, Kind::Soft));
-        assert_eq!(measure(b"\x1b[2Krest"), (4, Kind::Soft));
-        assert_eq!(measure(b"\x1b[>4;2mrest"), (7, Kind::Notable));
-        assert_eq!(measure(b"\x1b[2\n1mrest"), (6, Kind::Notable));
-        assert_eq!(measure(b"\x1b[12;1Hrest"), (7, Kind::Quiet));
-        assert_eq!(measure(b"\x1b]0;title\x07rest"), (10, Kind::Quiet));
-        assert_eq!(measure(b"\x1b]11;?\x1b\\rest"), (8, Kind::Notable));
-        assert_eq!(measure(b"\x1b[?1049hrest"), (8, Kind::Notable));
-        assert_eq!(measure(b"\x1bcrest"), (2, Kind::Notable));
-        assert_eq!(measure(b"\x0erest"), (1, Kind::Notable));
+        assert_eq!(measure(b"\x1b[38;2;1;2;3mrest"), (13, SequenceKind::Soft));
+        assert_eq!(measure(b"\x1b[4:3mrest"), (6, SequenceKind::Soft));
+        assert_eq!(measure(b"\x1b[mrest"), (3, SequenceKind::Soft));
+        assert_eq!(measure(b"\x1b[2Krest"), (4, SequenceKind::Soft));
+        assert_eq!(measure(b"\x1b[>4;2mrest"), (7, SequenceKind::Notable));
+        assert_eq!(measure(b"\x1b[2\n1mrest"), (6, SequenceKind::Notable));
+        assert_eq!(measure(b"\x1b[12;1Hrest"), (7, SequenceKind::Quiet));
+        assert_eq!(measure(b"\x1b]0;title\x07rest"), (10, SequenceKind::Quiet));
+        assert_eq!(measure(b"\x1b]11;?\x1b\\rest"), (8, SequenceKind::Notable));
+        assert_eq!(measure(b"\x1b[?1049hrest"), (8, SequenceKind::Notable));
+        assert_eq!(measure(b"\x1bcrest"), (2, SequenceKind::Notable));
+        assert_eq!(measure(b"\x0erest"), (1, SequenceKind::Notable));
     }
 }

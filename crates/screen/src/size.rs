@@ -1,20 +1,20 @@
-//! How large a terminal is.
+//! Size of a terminal.
 //!
 //! Promise: a clamped size can neither hang the emulator nor eat memory.
-//! Start with [`Size::clamped`].
+//! Start with [`ScreenSize::clamped`].
 
 use alacritty_terminal::grid::Dimensions;
 
 /// Rows and columns of a terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Size {
+pub struct ScreenSize {
     /// Lines from top to bottom.
     pub rows: u16,
     /// Cells from left to right.
     pub cols: u16,
 }
 
-impl Size {
+impl ScreenSize {
     /// The largest number of rows and of columns. At 24 bytes a cell the two screens of the largest
     /// terminal take 48 MB; no real terminal comes near.
     pub const LIMIT: u16 = 1000;
@@ -23,11 +23,11 @@ impl Size {
     /// would never fit.
     #[must_use]
     pub fn clamped(self) -> Self {
-        Size { rows: self.rows.clamp(1, Self::LIMIT), cols: self.cols.clamp(2, Self::LIMIT) }
+        ScreenSize { rows: self.rows.clamp(1, Self::LIMIT), cols: self.cols.clamp(2, Self::LIMIT) }
     }
 }
 
-impl Dimensions for Size {
+impl Dimensions for ScreenSize {
     fn total_lines(&self) -> usize {
         self.screen_lines()
     }
@@ -43,12 +43,12 @@ impl Dimensions for Size {
 
 #[cfg(test)]
 mod tests {
-    use super::Size;
+    use super::ScreenSize;
 
     #[test]
-    fn a_size_nobody_can_have_becomes_the_nearest_one_that_works() {
-        assert_eq!(Size { rows: 0, cols: 0 }.clamped(), Size { rows: 1, cols: 2 });
-        assert_eq!(Size { rows: 65535, cols: 65535 }.clamped(), Size { rows: 1000, cols: 1000 });
-        assert_eq!(Size { rows: 24, cols: 80 }.clamped(), Size { rows: 24, cols: 80 });
+    fn an_unusable_size_becomes_the_nearest_usable_one() {
+        assert_eq!(ScreenSize { rows: 0, cols: 0 }.clamped(), ScreenSize { rows: 1, cols: 2 });
+        assert_eq!(ScreenSize { rows: 65535, cols: 65535 }.clamped(), ScreenSize { rows: 1000, cols: 1000 });
+        assert_eq!(ScreenSize { rows: 24, cols: 80 }.clamped(), ScreenSize { rows: 24, cols: 80 });
     }
 }

@@ -1,17 +1,17 @@
-//! Where a terminal stream may be cut.
+//! Splitter of a terminal stream, at places where it may be cut.
 //!
-//! Promise: what [`Splitter::push`] lets through, put together, is the stream, byte for byte; and
-//! unless [`Splitter::torn`] says otherwise it ends where no escape sequence and no UTF-8 character is
+//! Promise: what [`StreamSplitter::push`] lets through, put together, is the stream, byte for byte; and
+//! unless [`StreamSplitter::is_inside_sequence`] says otherwise it ends where no escape sequence and no UTF-8 character is
 //! half done. Invalid bytes are never held back, and at most [`HELD_LIMIT_BYTES`] of anything are.
-//! Not here: what a sequence means.
-//! Start with [`Splitter::push`].
+//! Not here: the meaning of a sequence.
+//! Start with [`StreamSplitter::push`].
 
 use std::borrow::Cow;
 use std::mem;
 
 use memchr::{memchr, memchr3};
 
-/// How long a sequence may be before its pieces are let through as they come. Only pictures and
+/// Size limit of a sequence that is held back; the pieces of a longer one pass as they come. Only pictures and
 /// clipboard contents are longer.
 pub const HELD_LIMIT_BYTES: usize = 64 * 1024;
 
@@ -25,51 +25,51 @@ pub(crate) const ESC: u8 = 0x1b;
 /// The common piece (plain text, or whole sequences) is borrowed from the input and costs one search
 /// for ESC.
 #[derive(Debug)]
-pub struct Splitter {
-    state: State,
+pub struct StreamSplitter {
+    state: ParserState,
     /// The beginning of a sequence, or up to three bytes of a character when `state` is ground.
     held: Vec<u8>,
     limit_bytes: usize,
-    excess: Excess,
+    excess: ExcessPolicy,
     /// The sequence we are in grew past the limit, so its bytes are no longer held.
     overlong: bool,
 }
 
-/// What becomes of a sequence that is longer than the limit.
+/// Treatment of a sequence that is longer than the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Excess {
-    /// Its bytes pass as they come, torn.
+enum ExcessPolicy {
+    /// The bytes pass as they come, torn.
     Passes,
-    /// It vanishes up to its end. The emulator wants this: it could only collect such bytes without
-    /// limit and then ignore them.
+    /// The sequence is dropped up to its end. The emulator needs this: it would collect such bytes without limit and
+    /// then ignore them.
     Vanishes,
 }
 
-impl Default for Splitter {
+impl Default for StreamSplitter {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Splitter {
+impl StreamSplitter {
     /// A splitter at the start of a stream.
     pub fn new() -> Self {
-        Self::with(HELD_LIMIT_BYTES, Excess::Passes)
+        Self::with(HELD_LIMIT_BYTES, ExcessPolicy::Passes)
     }
 
     /// A splitter that leaves out sequences longer than `limit_bytes`, so it is never torn.
     pub(crate) fn dropping(limit_bytes: usize) -> Self {
-        Self::with(limit_bytes, Excess::Vanishes)
+        Self::with(limit_bytes, ExcessPolicy::Vanishes)
     }
 
-    fn with(limit_bytes: usize, excess: Excess) -> Self {
-        Splitter { state: State::Ground, held: Vec::new(), limit_bytes, excess, overlong: false }
+    fn with(limit_bytes: usize, excess: ExcessPolicy) -> Self {
+        StreamSplitter { state: ParserState::Ground, held: Vec::new(), limit_bytes, excess, overlong: false }
     }
 
-    /// Takes the next bytes of the stream and returns what was held back plus the new bytes, up to the
+    /// Takes the next bytes of the stream and returns the bytes held back before plus the new ones, up to the
     /// last place where the stream may be cut. The rest is held back for the next call.
     pub fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        if self.state == State::Ground {
+        if self.state == ParserState::Ground {
             if self.held.is_empty() {
                 return self.push_from_ground(bytes, 0);
             }
@@ -78,11 +78,11 @@ impl Splitter {
             joined.extend_from_slice(bytes);
             return Cow::Owned(self.push_from_ground(&joined, 0).into_owned());
         }
-        let Some(end) = self.state.past_sequence(bytes) else { return self.push_inside(bytes) };
+        let Some(end) = self.state.sequence_end(bytes) else { return self.push_inside(bytes) };
         let overlong = mem::take(&mut self.overlong);
         match (overlong, self.excess) {
-            (true, Excess::Passes) => self.push_from_ground(bytes, end),
-            (true, Excess::Vanishes) => self.push_from_ground(&bytes[end..], 0),
+            (true, ExcessPolicy::Passes) => self.push_from_ground(bytes, end),
+            (true, ExcessPolicy::Vanishes) => self.push_from_ground(&bytes[end..], 0),
             (false, _) => {
                 let mut whole = mem::take(&mut self.held);
                 whole.extend_from_slice(&self.push_from_ground(bytes, end));
@@ -92,27 +92,27 @@ impl Splitter {
     }
 
     /// True if the last byte that was let through lies inside a sequence that is too long to hold.
-    pub fn torn(&self) -> bool {
-        self.overlong && self.excess == Excess::Passes
+    pub fn is_inside_sequence(&self) -> bool {
+        self.overlong && self.excess == ExcessPolicy::Passes
     }
 
-    /// Ends the stream: returns what is held back, complete or not.
+    /// Ends the stream: returns the bytes held back, complete or not.
     pub fn flush(&mut self) -> Vec<u8> {
-        self.state = State::Ground;
+        self.state = ParserState::Ground;
         self.overlong = false;
         mem::take(&mut self.held)
     }
 
-    /// `bytes[from..]` starts in ground state; what comes before passes unseen.
+    /// `bytes[from..]` starts in ground state; earlier bytes pass without being parsed.
     fn push_from_ground<'a>(&mut self, bytes: &'a [u8], from: usize) -> Cow<'a, [u8]> {
         let mut at = from;
         let safe_end = loop {
             let Some(found) = memchr(ESC, &bytes[at..]) else {
-                break bytes.len() - half_character(&bytes[at..]);
+                break bytes.len() - incomplete_utf8_bytes(&bytes[at..]);
             };
             let start = at + found;
-            self.state = State::Escape;
-            match self.state.past_sequence(&bytes[start + 1..]) {
+            self.state = ParserState::Escape;
+            match self.state.sequence_end(&bytes[start + 1..]) {
                 Some(length) => at = start + 1 + length,
                 None => break start,
             }
@@ -124,8 +124,8 @@ impl Splitter {
         }
         self.overlong = true;
         match self.excess {
-            Excess::Passes => Cow::Borrowed(bytes),
-            Excess::Vanishes => Cow::Borrowed(safe),
+            ExcessPolicy::Passes => Cow::Borrowed(bytes),
+            ExcessPolicy::Vanishes => Cow::Borrowed(safe),
         }
     }
 
@@ -138,21 +138,21 @@ impl Splitter {
         let first = !mem::replace(&mut self.overlong, true);
         let mut held = mem::take(&mut self.held);
         match self.excess {
-            Excess::Vanishes => Cow::Borrowed(&[]),
-            Excess::Passes if first => {
+            ExcessPolicy::Vanishes => Cow::Borrowed(&[]),
+            ExcessPolicy::Passes if first => {
                 held.extend_from_slice(bytes);
                 Cow::Owned(held)
             }
-            Excess::Passes => Cow::Borrowed(bytes),
+            ExcessPolicy::Passes => Cow::Borrowed(bytes),
         }
     }
 }
 
-/// Where in the grammar of ECMA-48 a stream stands: as much as is needed to find the end of a
-/// sequence. The transitions are those of the parser inside the emulator, except that a raw byte 0x9c
-/// does not end a string: it may be part of a UTF-8 character, and terminals treat it so.
+/// Position in the grammar of ECMA-48: as much as is needed to find the end of a sequence. The transitions are those of
+/// the parser inside the emulator, except that a raw byte 0x9c does not end a string: it may be part of a UTF-8
+/// character, and terminals treat it so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
+pub(crate) enum ParserState {
     Ground,
     Escape,
     /// After `ESC` and intermediate bytes, as in `ESC ( B`.
@@ -163,36 +163,36 @@ pub(crate) enum State {
     Text,
 }
 
-impl State {
-    fn next(self, byte: u8) -> State {
+impl ParserState {
+    fn next(self, byte: u8) -> ParserState {
         match (self, byte) {
-            (_, CAN | SUB) => State::Ground,
-            (_, ESC) => State::Escape,
-            (State::Escape, b'[') => State::Csi,
-            (State::Escape, b']') => State::Osc,
-            (State::Escape, b'P' | b'X' | b'^' | b'_') => State::Text,
-            (State::Escape, 0x20..=0x2f) => State::Intermediate,
-            (State::Escape | State::Intermediate, 0x30..=0x7e) => State::Ground,
-            (State::Csi, 0x40..=0x7e) => State::Ground,
-            (State::Osc, BEL) => State::Ground,
+            (_, CAN | SUB) => ParserState::Ground,
+            (_, ESC) => ParserState::Escape,
+            (ParserState::Escape, b'[') => ParserState::Csi,
+            (ParserState::Escape, b']') => ParserState::Osc,
+            (ParserState::Escape, b'P' | b'X' | b'^' | b'_') => ParserState::Text,
+            (ParserState::Escape, 0x20..=0x2f) => ParserState::Intermediate,
+            (ParserState::Escape | ParserState::Intermediate, 0x30..=0x7e) => ParserState::Ground,
+            (ParserState::Csi, 0x40..=0x7e) => ParserState::Ground,
+            (ParserState::Osc, BEL) => ParserState::Ground,
             (same, _) => same,
         }
     }
 
     /// Walks from inside a sequence to its end. Returns how many bytes belong to it, or `None` if it
     /// goes on after `bytes`. An ESC inside starts a new sequence at once, so both count as one.
-    pub(crate) fn past_sequence(&mut self, bytes: &[u8]) -> Option<usize> {
+    pub(crate) fn sequence_end(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while at < bytes.len() {
             // Both jumps only save work: the bytes they pass over change nothing.
             match self {
-                State::Text => at += memchr3(ESC, CAN, SUB, &bytes[at..])?,
-                State::Csi => at += bytes[at..].iter().position(|byte| !matches!(byte, 0x20..0x40))?,
-                State::Ground | State::Escape | State::Intermediate | State::Osc => {}
+                ParserState::Text => at += memchr3(ESC, CAN, SUB, &bytes[at..])?,
+                ParserState::Csi => at += bytes[at..].iter().position(|byte| !matches!(byte, 0x20..0x40))?,
+                ParserState::Ground | ParserState::Escape | ParserState::Intermediate | ParserState::Osc => {}
             }
             *self = self.next(bytes[at]);
             at += 1;
-            if *self == State::Ground {
+            if *self == ParserState::Ground {
                 return Some(at);
             }
         }
@@ -200,8 +200,8 @@ impl State {
     }
 }
 
-/// How many bytes at the end are the beginning of a character that may still become whole.
-pub(crate) fn half_character(bytes: &[u8]) -> usize {
+/// Number of bytes at the end that are the beginning of a character.
+pub(crate) fn incomplete_utf8_bytes(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     let Some(lead) = tail.iter().rposition(|&byte| byte >= 0xc0) else { return 0 };
     match std::str::from_utf8(&tail[lead..]) {

@@ -7,7 +7,7 @@ use alacritty_terminal::grid::{Dimensions, Grid, Row};
 use alacritty_terminal::index::Line;
 use alacritty_terminal::term::cell::Cell;
 
-use crate::paint::{Painter, print, used};
+use crate::paint::{CellPainter, used_columns, write_cell_text};
 
 /// The characters only.
 pub(crate) fn text(grid: &Grid<Cell>) -> String {
@@ -22,8 +22,8 @@ pub(crate) fn text(grid: &Grid<Cell>) -> String {
 pub(crate) fn row_text(row: &Row<Cell>) -> String {
     let mut line = String::new();
     let mut column = 0;
-    while column < used(row) {
-        column += usize::from(print(row, column, |character| line.push(character)));
+    while column < used_columns(row) {
+        column += usize::from(write_cell_text(row, column, |character| line.push(character)));
     }
     line
 }
@@ -32,9 +32,9 @@ pub(crate) fn row_text(row: &Row<Cell>) -> String {
 /// a terminal shows to the right of it or below.
 pub(crate) fn ansi(grid: &Grid<Cell>) -> String {
     lines(grid, |row| {
-        let mut painter = Painter::new(false);
+        let mut painter = CellPainter::new(false);
         let mut column = 0;
-        while column < used(row) {
+        while column < used_columns(row) {
             column += painter.paint_cell(row, column);
         }
         painter.take_pen(&Cell::default());

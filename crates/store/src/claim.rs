@@ -13,16 +13,18 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_core::{Epoch, SessionId};
-use berth_journal::{Checkpoint, Committed, Disk, Journal, JournalError, MemoryJournal, RealDisk, Seq};
+use berth_journal::{
+    Checkpoint, Committed, Journal, JournalDisk, JournalError, MemoryJournal, RealDisk, Seq,
+};
 
-use crate::history::Stored;
+use crate::session_view::StoredEvent;
 
-/// What a batch was decided on.
+/// State of a session that a batch was decided on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppendPoint {
-    /// The epoch of the claim.
+    /// Epoch of the claim.
     pub epoch: Epoch,
-    /// The number of the last event.
+    /// Number of the last event.
     pub end: u64,
 }
 
@@ -35,19 +37,23 @@ pub trait SessionClaim {
     fn renew(&mut self, last: Epoch) -> Epoch;
 
     /// Commits a batch that was decided at this point: all of it, or nothing.
-    fn append(&mut self, at: AppendPoint, batch: Vec<Stored>) -> Result<Vec<Committed<Stored>>, AppendError>;
+    fn append(
+        &mut self,
+        at: AppendPoint,
+        batch: Vec<StoredEvent>,
+    ) -> Result<Vec<Committed<StoredEvent>>, AppendError>;
 
     /// The last committed event, for a snapshot; `None` before the first, and where there are no snapshots.
     fn checkpoint(&self) -> Option<Checkpoint>;
 
-    /// Says that this is the end, so that later damage can be told from a crash.
+    /// Closes the journal, so that later damage can be told from a crash.
     fn close(self) -> Result<(), AppendError>;
 }
 
-/// Why nothing was appended.
+/// Reason why nothing was appended.
 #[derive(Debug)]
 pub enum AppendError {
-    /// The disk, or what is on it.
+    /// The disk failed, or the journal on it is damaged.
     Journal(JournalError),
     /// A later claim was made, or this one was renewed, since the batch was decided.
     StaleEpoch {
@@ -113,24 +119,24 @@ impl AppendPoint {
 /// A claim on a session in files. A second one cannot be made while the lease is held, so its epoch rises only when it
 /// is renewed.
 #[derive(Debug)]
-pub struct FileClaim<D: Disk = RealDisk> {
-    journal: Journal<Stored, D>,
+pub struct FileClaim<D: JournalDisk = RealDisk> {
+    journal: Journal<StoredEvent, D>,
     epoch: Epoch,
 }
 
-impl<D: Disk> FileClaim<D> {
+impl<D: JournalDisk> FileClaim<D> {
     /// A new claim, on a journal whose last run had the epoch `last`.
-    pub fn new(journal: Journal<Stored, D>, last: Epoch) -> Self {
+    pub fn new(journal: Journal<StoredEvent, D>, last: Epoch) -> Self {
         Self { journal, epoch: last.next() }
     }
 
     /// The claim under which the run `running` was begun: its process goes on with another image, and has the locks.
-    pub fn inherited(journal: Journal<Stored, D>, running: Epoch) -> Self {
+    pub fn inherited(journal: Journal<StoredEvent, D>, running: Epoch) -> Self {
         Self { journal, epoch: running }
     }
 }
 
-impl<D: Disk> SessionClaim for FileClaim<D> {
+impl<D: JournalDisk> SessionClaim for FileClaim<D> {
     fn point(&self) -> AppendPoint {
         AppendPoint { epoch: self.epoch, end: self.journal.next_seq().0 - 1 }
     }
@@ -140,7 +146,11 @@ impl<D: Disk> SessionClaim for FileClaim<D> {
         self.epoch
     }
 
-    fn append(&mut self, at: AppendPoint, batch: Vec<Stored>) -> Result<Vec<Committed<Stored>>, AppendError> {
+    fn append(
+        &mut self,
+        at: AppendPoint,
+        batch: Vec<StoredEvent>,
+    ) -> Result<Vec<Committed<StoredEvent>>, AppendError> {
         self.point().admit(at)?;
         Ok(self.journal.append(batch)?)
     }
@@ -166,7 +176,7 @@ pub struct MemoryStore {
 struct MemorySession {
     /// The epoch of the last claim.
     epoch: Epoch,
-    journal: MemoryJournal<Stored>,
+    journal: MemoryJournal<StoredEvent>,
 }
 
 impl MemoryStore {
@@ -192,7 +202,7 @@ impl MemoryStore {
     }
 
     /// At most `limit` events of a session from number `from` on.
-    pub fn read(&self, id: &SessionId, from: u64, limit: usize) -> Vec<Committed<Stored>> {
+    pub fn read(&self, id: &SessionId, from: u64, limit: usize) -> Vec<Committed<StoredEvent>> {
         let sessions = self.sessions();
         sessions.get(id).map_or_else(Vec::new, |session| session.journal.read(Seq(from), limit))
     }
@@ -248,7 +258,11 @@ impl SessionClaim for MemoryClaim {
         self.point.epoch
     }
 
-    fn append(&mut self, at: AppendPoint, batch: Vec<Stored>) -> Result<Vec<Committed<Stored>>, AppendError> {
+    fn append(
+        &mut self,
+        at: AppendPoint,
+        batch: Vec<StoredEvent>,
+    ) -> Result<Vec<Committed<StoredEvent>>, AppendError> {
         let mut sessions = self.store.sessions();
         let session = sessions.entry(self.id.clone()).or_default();
         let epoch = if self.store.rejects_old_epochs() { session.epoch } else { at.epoch };
@@ -270,8 +284,8 @@ impl SessionClaim for MemoryClaim {
 #[cfg(test)]
 mod tests {
     use berth_core::Event;
-    use berth_journal::Limits;
-    use berth_journal::fake::FakeDisk;
+    use berth_journal::JournalLimits;
+    use berth_journal::fake_disk::FakeDisk;
 
     use super::*;
 
@@ -279,18 +293,18 @@ mod tests {
         SessionId::parse("0123456789ab").expect("an id")
     }
 
-    fn batch() -> Vec<Stored> {
-        vec![Stored { at_ms: 0, event: Event::Warned { what: "a test".to_owned() } }]
+    fn batch() -> Vec<StoredEvent> {
+        vec![StoredEvent { at_ms: 0, event: Event::Warned { what: "a test".to_owned() } }]
     }
 
-    fn is_stale_epoch(result: Result<Vec<Committed<Stored>>, AppendError>) -> bool {
+    fn is_stale_epoch(result: Result<Vec<Committed<StoredEvent>>, AppendError>) -> bool {
         matches!(result, Err(AppendError::StaleEpoch { .. }))
     }
 
     #[test]
     fn a_file_claim_rejects_a_batch_of_an_old_epoch_or_behind_an_old_event() {
         let journal =
-            Journal::create(FakeDisk::new(1), "0123456789ab", Limits::default()).expect("a journal");
+            Journal::create(FakeDisk::new(1), "0123456789ab", JournalLimits::default()).expect("a journal");
         let mut claim = FileClaim::new(journal, Epoch(3));
         let first = claim.point();
         assert_eq!(first, AppendPoint { epoch: Epoch(4), end: 0 });

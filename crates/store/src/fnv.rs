@@ -1,18 +1,18 @@
-//! FNV-1a, for names of files and ids that follow from what they stand for.
+//! FNV-1a, for names of files and ids that are derived from a text.
 //!
-//! Written out because the outcome must be the same for every version of us, which the standard library does
-//! not promise of its hashes.
+//! Promise: the hash is equal in every version of berth, which the standard library does not promise of its hashes.
+//! Start with [`FnvHasher`].
 
-/// What was eaten so far, with 128 bits.
-pub struct Fnv(u128);
+/// A hash in progress, with 128 bits.
+pub struct FnvHasher(u128);
 
-impl Default for Fnv {
+impl Default for FnvHasher {
     fn default() -> Self {
         Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
 }
 
-impl Fnv {
+impl FnvHasher {
     /// Takes more bytes.
     pub fn eat(&mut self, bytes: &[u8]) {
         for byte in bytes {
@@ -21,7 +21,7 @@ impl Fnv {
         }
     }
 
-    /// Half as many bits. The last bytes eaten have not reached every bit yet, so they are mixed.
+    /// The hash with 64 bits. The last bytes eaten have not reached every bit yet, so they are mixed.
     pub fn mixed(&self) -> u64 {
         let mut z = (self.0 >> 64) as u64 ^ self.0 as u64;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -29,13 +29,13 @@ impl Fnv {
         z ^ (z >> 31)
     }
 
-    /// All bits, as a name for a file.
+    /// The hash with all bits, as a name for a file.
     pub(crate) fn name(&self) -> String {
         format!("{:032x}", self.0)
     }
 }
 
-/// The same with 64 bits, of a whole text: some names on disk have that.
+/// The hash of a whole text with 64 bits, which some names on disk have.
 pub(crate) fn short(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

@@ -1,43 +1,43 @@
-//! The keepers that live: which process keeps which session, by lease and by command line.
+//! Live keepers: which process keeps which session, by lease and by command line.
 //!
 //! Promise: a process is called the keeper of a session only if the lease names it and it was started for that very
 //! directory.
-//! Start with [`kept_by`] for a process, `keeper_of` for a session.
+//! Start with [`kept_by`] for a process, and `keeper_of` for a session.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use berth_host::identity::{Identity, Pidfd, Verdict};
+use berth_host::identity::{Pidfd, ProcessIdentity, ProcessLiveness};
 use berth_host::process::{census, command_line};
 
 use crate::session_files::{LEASE_FILE, SessionFiles};
-use crate::{store, view};
+use crate::{session_status, store};
 
 /// The hidden verb that makes this binary a keeper.
 pub const KEEPER_VERB: &str = "keeper";
-/// The flag that says: this image continues another one's work.
+/// Flag of an image that continues the work of an earlier one.
 pub const ADOPT_FLAG: &str = "--adopt";
 
 /// The session that a process is proven to keep.
 pub fn kept_by(pid: u32) -> Option<SessionFiles> {
     let files = started_for(pid)?;
-    let signed = |identity: Identity| {
+    let signed = |identity: ProcessIdentity| {
         fs::read(files.dir().join(LEASE_FILE))
             .is_ok_and(|text| text.starts_with(store::signature(&identity).as_bytes()))
     };
-    Identity::of(pid).is_ok_and(signed).then_some(files)
+    ProcessIdentity::of(pid).is_ok_and(signed).then_some(files)
 }
 
-/// The session that a process was started to keep, by its command line alone: no proof that it does.
+/// The session that a process was started to keep, by its command line alone, which does not prove that it does.
 pub fn started_for(pid: u32) -> Option<SessionFiles> {
     let dir = command_line(pid).ok().and_then(|line| session_dir(&line))?;
     SessionFiles::understand(dir.as_os_str())
 }
 
-/// A process that was started as the keeper of the session at this path and lives, whether or not its lease says so:
-/// the lease, or the whole directory, may have been replaced under it.
+/// A live process that was started as the keeper of the session at this path, whatever its lease says: the lease,
+/// or the whole directory, may have been replaced under it.
 pub(crate) fn keeper_started_for(dir: &Path) -> io::Result<Option<(u32, Pidfd)>> {
     let ours = rustix::process::geteuid().as_raw();
     let resolved = |dir: &Path| Some((dir.file_name()?.to_owned(), fs::canonicalize(dir.parent()?).ok()?));
@@ -47,13 +47,13 @@ pub(crate) fn keeper_started_for(dir: &Path) -> io::Result<Option<(u32, Pidfd)>>
             continue;
         }
         // Read before the command line, so that the command line of a later process with this pid is not believed.
-        let Ok(identity) = Identity::of(stat.pid) else { continue };
+        let Ok(identity) = ProcessIdentity::of(stat.pid) else { continue };
         let Some(keeps) = command_line(stat.pid).ok().and_then(|line| session_dir(&line)) else { continue };
         let is_ours = fs::metadata(format!("/proc/{}", stat.pid)).is_ok_and(|found| found.uid() == ours);
         let is_of_this = keeps.file_name() == dir.file_name() && resolved(&keeps) == wanted;
         if is_ours
             && is_of_this
-            && let Verdict::Alive(pidfd) = identity.check()
+            && let ProcessLiveness::Alive(pidfd) = identity.check()
         {
             return Ok(Some((stat.pid, pidfd)));
         }
@@ -61,7 +61,7 @@ pub(crate) fn keeper_started_for(dir: &Path) -> io::Result<Option<(u32, Pidfd)>>
     Ok(None)
 }
 
-/// The session's directory a keeper's command line names.
+/// Directory of the session that a keeper's command line names.
 fn session_dir(line: &[u8]) -> Option<PathBuf> {
     let words: Vec<&str> =
         line.split(|byte| *byte == 0).filter_map(|word| str::from_utf8(word).ok()).collect();
@@ -72,23 +72,23 @@ fn session_dir(line: &[u8]) -> Option<PathBuf> {
     }
 }
 
-/// Why there is no keeper to hold on to.
+/// Reason why no keeper was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NoKeeper {
-    /// There is no such session.
+    /// The session does not exist.
     Unknown,
-    /// It belongs to this account, and not to ours.
+    /// The session belongs to this other account.
     OtherAccount(u32),
-    /// Nobody keeps it.
+    /// No keeper runs.
     NotKept,
-    /// The system would not say. Take it for neither.
+    /// The system did not tell. Assume neither a keeper nor its absence.
     CannotTell(String),
 }
 
-/// The keeper of the session in `dir`, held open: whoever has this is told by the kernel when it ends.
-/// Believed is who holds the lease, signed it, and was started as the keeper of this very directory. Its
-/// identity comes along, because one that comes after it is another one.
-pub(crate) fn keeper_of(dir: &Path) -> Result<(Identity, Pidfd), NoKeeper> {
+/// The keeper of the session in `dir`, as an open pidfd: the kernel reports its end to the owner of the pidfd. Only
+/// a process is believed that holds the lease, signed it, and was started as the keeper of this very directory. The
+/// identity is returned as well, because a later keeper is another process.
+pub(crate) fn keeper_of(dir: &Path) -> Result<(ProcessIdentity, Pidfd), NoKeeper> {
     let cannot_tell = |what: &str, error: io::Error| NoKeeper::CannotTell(format!("cannot {what}: {error}"));
     let ours = rustix::process::geteuid().as_raw();
     let found = match fs::metadata(dir) {
@@ -99,7 +99,7 @@ pub(crate) fn keeper_of(dir: &Path) -> Result<(Identity, Pidfd), NoKeeper> {
     if found.uid() != ours {
         return Err(NoKeeper::OtherAccount(found.uid()));
     }
-    match view::is_kept(dir) {
+    match session_status::is_kept(dir) {
         Ok(true) => {}
         Ok(false) => return Err(NoKeeper::NotKept),
         Err(error) => return Err(cannot_tell("look at its lease", error)),
@@ -108,11 +108,11 @@ pub(crate) fn keeper_of(dir: &Path) -> Result<(Identity, Pidfd), NoKeeper> {
         return Err(NoKeeper::CannotTell("its lease does not say who holds it".to_owned()));
     };
     let pidfd = match signed.check() {
-        Verdict::Alive(pidfd) => pidfd,
-        Verdict::Gone => return Err(NoKeeper::NotKept),
-        Verdict::CannotTell(why) => return Err(NoKeeper::CannotTell(why)),
+        ProcessLiveness::Alive(pidfd) => pidfd,
+        ProcessLiveness::Gone => return Err(NoKeeper::NotKept),
+        ProcessLiveness::CannotTell(why) => return Err(NoKeeper::CannotTell(why)),
     };
-    // Read while the process is held open: this is about the very one, or about nobody.
+    // Read while the process is held open: the answer is about this very process, or there is none.
     let account = fs::metadata(format!("/proc/{}", signed.pid)).map(|found| found.uid());
     let line = command_line(signed.pid).unwrap_or_default();
     if pidfd.has_exited() {
@@ -128,7 +128,7 @@ pub(crate) fn keeper_of(dir: &Path) -> Result<(Identity, Pidfd), NoKeeper> {
     if keeps.is_some_and(|keeps| place(&keeps).is_some() && place(&keeps) == place(dir)) {
         Ok((signed, pidfd))
     } else {
-        // Who clears up after a keeper signs as well, and keeps nothing.
+        // A command that clears up after a keeper signs as well, and is not a keeper.
         Err(NoKeeper::NotKept)
     }
 }

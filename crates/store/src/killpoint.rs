@@ -1,8 +1,10 @@
-//! Places where tests can make a keeper or a gateway die, stand still, or panic. Not in release builds.
+//! Kill points: places where tests make a keeper or a gateway die, stall or panic. Not in release builds.
+//!
+//! Start with `reached`.
 
 use std::time::Duration;
 
-/// The variable that says after how many milliseconds a loop that stands still is replaced.
+/// Variable with the number of milliseconds after which a loop that stalls is replaced.
 #[cfg(debug_assertions)]
 const STUCK_VARIABLE: &str = "BERTH_STUCK_MS";
 /// The variable that arms a point: `NAME` or `NAME:COUNT` dies there, the COUNTth time that it is passed;
@@ -10,7 +12,7 @@ const STUCK_VARIABLE: &str = "BERTH_STUCK_MS";
 /// `stop:NAME` waits there for SIGCONT.
 pub const VARIABLE: &str = "BERTH_KILLPOINT";
 
-/// Dies here with SIGKILL, stalls or panics, if a test asked for it.
+/// Dies with SIGKILL, stalls or panics, if a test armed this point.
 #[cfg(debug_assertions)]
 pub fn reached(name: &str) {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -49,7 +51,7 @@ const HOLD_VARIABLE: &str = "BERTH_HOLD";
 
 /// Waits, if a test asked for it.
 #[cfg(debug_assertions)]
-pub fn held(name: &str) {
+pub fn wait_if_armed(name: &str) {
     let Ok(armed) = std::env::var(HOLD_VARIABLE) else { return };
     let Some((_, path)) = armed.split_once(':').filter(|(wanted, _)| *wanted == name) else { return };
     if std::path::Path::new(path).exists() {
@@ -60,32 +62,46 @@ pub fn held(name: &str) {
     }
 }
 
+/// True if a test may have this point wait.
+#[cfg(debug_assertions)]
+pub fn may_hold(name: &str) -> bool {
+    std::env::var(HOLD_VARIABLE)
+        .is_ok_and(|armed| armed.split_once(':').is_some_and(|(wanted, _)| wanted == name))
+}
+
+/// False in a release build.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub fn may_hold(_name: &str) -> bool {
+    false
+}
+
 /// Does nothing in a release build.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
-pub fn held(_name: &str) {}
+pub fn wait_if_armed(_name: &str) {}
 
-/// How long a turn of the loop may take; tests may be less patient.
+/// Time that one round of the loop may take; tests may set a shorter one.
 #[cfg(debug_assertions)]
 pub fn stuck_after(usually: Duration) -> Duration {
     patience(STUCK_VARIABLE, usually)
 }
 
-/// What it usually is, in a release build.
+/// The usual time, in a release build.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn stuck_after(usually: Duration) -> Duration {
     usually
 }
 
-/// How long to be patient; tests may be less so, by this variable.
+/// A timeout, which tests may shorten by this variable.
 #[cfg(debug_assertions)]
 pub fn patience(variable: &str, usually: Duration) -> Duration {
     let given = std::env::var(variable).ok().and_then(|text| text.parse().ok());
     given.map_or(usually, Duration::from_millis)
 }
 
-/// What it usually is, in a release build.
+/// The usual timeout, in a release build.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn patience(_variable: &str, usually: Duration) -> Duration {

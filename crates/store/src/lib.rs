@@ -1,35 +1,40 @@
-//! Sessions on disk: their claims, journals, output and names, and what is derived from them.
+//! Files of the state directory about sessions: claims, journals, output, logs, names, the current session of a terminal,
+//! permits of notifiers, the audit log, and what is derived from them.
 //!
 //! Promise: of all processes at most one may write a session. A reader needs no right and changes nothing.
 //! Not here: what a session may do (`berth-core`), what its keeper does (`berth-keeper`).
-//! Start with [`Home`], then [`store`] for claims and journals, [`view`] for a look from outside.
+//! Start with [`StateDir`], then [`store`] for claims and journals, [`session_status`] for a status without the keeper.
 
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod claim;
-pub mod conversations;
-pub mod derived;
+pub mod config_file;
+pub mod conversation_locks;
+pub mod current_session;
+pub mod derived_files;
 pub mod fnv;
-mod grave;
-pub mod history;
-pub mod home;
+pub mod foreign_lease_holder;
 pub mod keepers;
 pub mod killpoint;
 pub mod names;
+pub mod notifications;
 pub mod output;
-pub mod past;
-pub mod process;
+pub mod process_ref;
+mod purge;
 mod session_files;
+pub mod session_status;
+pub mod session_view;
 pub mod snapshot;
+pub mod state_dir;
 pub mod store;
-pub mod stranger;
-pub mod terminals;
+pub mod stored_session;
 pub mod turn_index;
+pub mod turn_output;
 pub mod turn_view;
-pub mod view;
 
-pub use grave::{Grave, NotBuried};
-pub use history::History;
-pub use home::Home;
+pub use current_session::TerminalIdentity;
+pub use purge::{PendingPurge, PurgeError};
 pub use session_files::SessionFiles;
-pub use terminals::Terminal;
+pub use session_view::SessionView;
+pub use state_dir::StateDir;

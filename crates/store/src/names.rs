@@ -7,35 +7,35 @@
 //! replaced or removed only by the holder of its lock, who looked again with the lock that it still has the name.
 //!
 //! No process waits for a second pointer while it holds one, except `run`, which takes the key first and then the name.
-//! Start with [`Home::claim_name`] and [`Home::claim_key`].
+//! Start with [`StateDir::claim_name`] and [`StateDir::claim_key`].
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use berth_api::{Code, Problem};
-use berth_core::{Name, Session, SessionId};
+use berth_api::{Problem, ProblemCode};
+use berth_core::{SafeName, Session, SessionId};
 use berth_host::disk::PreparedFile;
 use berth_host::lock::LockFile;
 
-use crate::{Home, view};
+use crate::{StateDir, session_status};
 
-/// How long to wait for a session that is just getting a name or key.
+/// Time to wait for a session that is just getting a name or key.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait for a command that only looks at a pointer which is to be removed.
+/// Time to wait for a command that only reads a pointer which is to be removed.
 const DROP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often a name that berth chooses is tried again because another session got it first.
+/// Limit of the tries for a name that berth chooses, each lost to another session.
 const MOST_TRIES: u64 = 10_000;
 
-/// How a session gets its name.
+/// Origin of a session's name.
 #[derive(Clone, Debug)]
-pub enum Naming {
+pub enum RequestedName {
     /// A user chose it: refused if it is in use.
-    Chosen(Name),
+    Chosen(SafeName),
     /// berth chose it: gets a number if it is in use.
-    Stem(Name),
+    Stem(SafeName),
 }
 
 /// A name or key that only one session can get. Its pointer is locked until this is dropped, which is when the session
@@ -59,25 +59,30 @@ impl PointerClaim {
 }
 
 /// The outcome of a claim.
-enum Claimed {
+enum PointerClaimResult {
     Ours(PointerClaim),
     /// The session that has it says so itself.
     Taken(SessionId),
 }
 
-impl Home {
-    /// Points a name at a session, unless another session has it. Returns the name too, because berth may choose it.
-    pub fn claim_name(&self, naming: &Naming, id: &SessionId) -> Result<(Name, PointerClaim), Problem> {
+impl StateDir {
+    /// Points a name at a session, unless another session has it. Returns the name as well, because berth may
+    /// choose it.
+    pub fn claim_name(
+        &self,
+        naming: &RequestedName,
+        id: &SessionId,
+    ) -> Result<(SafeName, PointerClaim), Problem> {
         let name = match naming {
-            Naming::Chosen(name) => name,
-            Naming::Stem(stem) => return self.claim_numbered(stem, id),
+            RequestedName::Chosen(name) => name,
+            RequestedName::Stem(stem) => return self.claim_numbered(stem, id),
         };
         let says_so = |session: &Session| session.name.as_ref() == Some(name);
         let what = format!("the name `{name}`");
         match self.claim(&self.name_path(name), &what, id, says_so)? {
-            Claimed::Ours(claim) => Ok((name.clone(), claim)),
-            Claimed::Taken(other) => {
-                Err(Problem::new(Code::Refused, format!("{what} is in use by session {other}"))
+            PointerClaimResult::Ours(claim) => Ok((name.clone(), claim)),
+            PointerClaimResult::Taken(other) => {
+                Err(Problem::new(ProblemCode::Refused, format!("{what} is in use by session {other}"))
                     .hint(format!("choose another name, or free it with `berth rename {other} NAME`")))
             }
         }
@@ -86,14 +91,14 @@ impl Home {
     /// Points a key at a session; `None` if it already means another one.
     pub fn claim_key(&self, key: &str, id: &SessionId) -> Result<Option<PointerClaim>, Problem> {
         match self.claim(&self.key_path(key), &format!("the key `{key}`"), id, has_key(key))? {
-            Claimed::Ours(claim) => Ok(Some(claim)),
-            Claimed::Taken(_) => Ok(None),
+            PointerClaimResult::Ours(claim) => Ok(Some(claim)),
+            PointerClaimResult::Taken(_) => Ok(None),
         }
     }
 
-    /// Claims `stem`, or the stem with a number if that is in use. Looks at few of the names there are, however many
+    /// Claims `stem`, or the stem with a number if that is in use. Checks few of the existing names, however many
     /// begin alike; a stale pointer counts as in use.
-    fn claim_numbered(&self, stem: &Name, id: &SessionId) -> Result<(Name, PointerClaim), Problem> {
+    fn claim_numbered(&self, stem: &SafeName, id: &SessionId) -> Result<(SafeName, PointerClaim), Problem> {
         let path = self.name_path(stem);
         let trouble = cannot_write(&path);
         let is_free = |number: u64| !self.name_path(&numbered(stem, number)).exists();
@@ -107,7 +112,7 @@ impl Home {
                 return Ok((name, PointerClaim { path, file: prepared.into_locked(), is_renewed: false }));
             }
         }
-        Err(Problem::new(Code::Refused, format!("too many sessions are called `{stem}`"))
+        Err(Problem::new(ProblemCode::Refused, format!("too many sessions are called `{stem}`"))
             .hint("give it a name with --name"))
     }
 
@@ -117,12 +122,12 @@ impl Home {
         what: &str,
         id: &SessionId,
         says_so: impl Fn(&Session) -> bool,
-    ) -> Result<Claimed, Problem> {
+    ) -> Result<PointerClaimResult, Problem> {
         let trouble = cannot_write(path);
         let prepared = prepare(path, id).map_err(trouble)?;
         let ours = |prepared: PreparedFile, is_renewed| {
             let (path, file) = (path.to_owned(), prepared.into_locked());
-            Ok(Claimed::Ours(PointerClaim { path, file, is_renewed }))
+            Ok(PointerClaimResult::Ours(PointerClaim { path, file, is_renewed }))
         };
         loop {
             if prepared.link_as(file_name(path)).map_err(trouble)? {
@@ -131,7 +136,7 @@ impl Home {
             let Some(there) = LockFile::open_existing(path).map_err(trouble)? else { continue };
             if !there.acquire(CLAIM_PATIENCE).map_err(trouble)? {
                 return Err(Problem::new(
-                    Code::TimedOut,
+                    ProblemCode::TimedOut,
                     format!("{what} is in use by a session that is still starting"),
                 )
                 .hint("try again, or choose another one"));
@@ -143,7 +148,7 @@ impl Home {
             // Read only with the lock: a session that is being made says that it has the name before the lock is free.
             let has_it = self.pointed_at(path, &says_so)?;
             if let Some(other) = has_it.as_ref().filter(|other| *other != id) {
-                return Ok(Claimed::Taken(other.clone()));
+                return Ok(PointerClaimResult::Taken(other.clone()));
             }
             prepared.replace(file_name(path)).map_err(trouble)?;
             return ours(prepared, has_it.is_some());
@@ -151,17 +156,17 @@ impl Home {
     }
 
     /// Removes a name that a session no longer has.
-    pub fn drop_name(&self, name: &Name, id: &SessionId) {
+    pub fn drop_name(&self, name: &SafeName, id: &SessionId) {
         // A stale pointer is harmless: the session it names does not say so itself.
         let _ = self.drop_pointer(&self.name_path(name), id, |session| session.name.as_ref() == Some(name));
     }
 
-    /// Removes a key whose session is no more.
+    /// Removes a key whose session is gone.
     pub fn drop_key(&self, key: &str, id: &SessionId) {
         let _ = self.drop_pointer(&self.key_path(key), id, has_key(key));
     }
 
-    /// Removes every name and key of a session that is no more.
+    /// Removes every name and key of a session that is gone.
     pub fn drop_pointers(&self, id: &SessionId) -> io::Result<()> {
         for shelf in ["names", "keys"] {
             for entry in fs::read_dir(self.root().join(shelf))? {
@@ -191,14 +196,14 @@ impl Home {
         Ok(())
     }
 
-    /// The session of this name, if there is one. A session that cannot be read may well be it, so
-    /// that is an error and not a "no".
+    /// The session of this name, if there is one. A session that cannot be read may have the name, so that is an
+    /// error and not a "no".
     pub fn session_named(&self, name: &str) -> Result<Option<SessionId>, Problem> {
-        let Ok(name) = Name::parse(name) else { return Ok(None) };
+        let Ok(name) = SafeName::parse(name) else { return Ok(None) };
         let path = self.name_path(&name);
-        // Nearly always the short cut says so, and nothing has happened since. A "no" is the journal's.
+        // The status cache confirms nearly every name, if nothing has happened since. A "no" needs the journal.
         if let Some(id) = read_pointer(&path)?
-            && let Some(status) = view::believed_short_cut(self, &id)
+            && let Some(status) = session_status::valid_status_cache(self, &id)
             && status.name.as_deref() == Some(name.as_str())
         {
             return Ok(Some(id));
@@ -206,7 +211,7 @@ impl Home {
         self.pointed_at(&path, |session| session.name.as_ref() == Some(&name))
     }
 
-    /// The names that point at a session, in no order.
+    /// All names that point at a session, in no order.
     pub fn names(&self) -> io::Result<Vec<String>> {
         let entries = fs::read_dir(self.root().join("names"))?;
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -215,13 +220,14 @@ impl Home {
         Ok(names.filter(is_there).collect())
     }
 
-    /// The session a name points at, without asking that session: only it can say whether the name counts.
+    /// The session that a name points at, without checking that session: only its journal shows whether the name
+    /// counts.
     pub fn pointed_at_by(&self, name: &str) -> Option<SessionId> {
-        read_pointer(&self.name_path(&Name::parse(name).ok()?)).ok().flatten()
+        read_pointer(&self.name_path(&SafeName::parse(name).ok()?)).ok().flatten()
     }
 
-    /// The session a `run` with this key made, if it did. Errors as [`Home::session_named`] does: a
-    /// "no" would make the same session a second time.
+    /// The session that a `run` with this key made, if there is one. Errors like [`StateDir::session_named`]: a "no"
+    /// would make the session a second time.
     pub fn session_keyed(&self, key: &str) -> Result<Option<SessionId>, Problem> {
         self.pointed_at(&self.key_path(key), has_key(key))
     }
@@ -232,19 +238,19 @@ impl Home {
         says_so: impl Fn(&Session) -> bool,
     ) -> Result<Option<SessionId>, Problem> {
         let Some(id) = read_pointer(path)? else { return Ok(None) };
-        match view::history(self, &id) {
+        match session_status::history(self, &id) {
             Ok(history) => Ok(says_so(&history.session).then_some(id)),
-            // Given up before anything was said in it, or taken away by a person.
-            Err(problem) if problem.code == Code::NotFound => Ok(None),
+            // Given up before anything was said in it, or removed by a user.
+            Err(problem) if problem.code == ProblemCode::NotFound => Ok(None),
             Err(problem) => Err(problem),
         }
     }
 
-    fn name_path(&self, name: &Name) -> PathBuf {
+    fn name_path(&self, name: &SafeName) -> PathBuf {
         self.root().join("names").join(name.as_str())
     }
 
-    /// Keys are the caller's and may hold anything; their file names may not.
+    /// Keys are chosen by callers and may contain any character; file names may not.
     fn key_path(&self, key: &str) -> PathBuf {
         let mut file_name = String::new();
         for byte in key.bytes() {
@@ -257,23 +263,23 @@ impl Home {
     }
 }
 
-/// Whether a session says that a `run` with this key made it.
+/// True if the session's journal says that a `run` with this key made it.
 fn has_key(key: &str) -> impl Fn(&Session) -> bool {
     move |session| session.spec.as_ref().is_some_and(|spec| spec.key.as_deref() == Some(key))
 }
 
 /// A stem, with its number unless that is 1.
-fn numbered(stem: &Name, number: u64) -> Name {
+fn numbered(stem: &SafeName, number: u64) -> SafeName {
     if number < 2 {
         return stem.clone();
     }
     let suffix = format!("-{number}");
-    let room = Name::MAX_BYTES.saturating_sub(suffix.len());
+    let room = SafeName::MAX_BYTES.saturating_sub(suffix.len());
     let stem = &stem.as_str()[..stem.as_str().len().min(room)];
-    Name::parse(&format!("{stem}{suffix}")).expect("the beginning of a name and a number are a name")
+    SafeName::parse(&format!("{stem}{suffix}")).expect("the beginning of a name and a number are a name")
 }
 
-/// A number that is free, behind one that is not, in as many looks as the highest number has bits.
+/// Finds a free number behind a taken one, in as many checks as the highest number has bits.
 fn first_free(is_free: impl Fn(u64) -> bool) -> u64 {
     if is_free(1) {
         return 1;
@@ -300,22 +306,24 @@ fn file_name(path: &Path) -> &str {
 }
 
 fn cannot_write(path: &Path) -> impl Fn(io::Error) -> Problem + Copy {
-    move |error| Problem::new(Code::Refused, format!("cannot write {}: {error}", path.display()))
+    move |error| Problem::new(ProblemCode::Refused, format!("cannot write {}: {error}", path.display()))
 }
 
 fn points_at(path: &Path, id: &SessionId) -> bool {
     read_pointer(path).is_ok_and(|found| found.as_ref() == Some(id))
 }
 
-/// What a pointer says; nothing if there is none, or if it is no id: then nobody of ours wrote it.
+/// Reads a pointer; `None` if there is none, or if its content is not a valid id: then berth did not write it.
 fn read_pointer(path: &Path) -> Result<Option<SessionId>, Problem> {
     match fs::read(path) {
         Ok(bytes) => Ok(SessionId::parse(String::from_utf8_lossy(&bytes).trim())),
-        // Too long a name for a file was never given to one.
+        // A name that is too long for a file was never given to a session.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename) => {
             Ok(None)
         }
-        Err(error) => Err(Problem::new(Code::Refused, format!("cannot read {}: {error}", path.display()))),
+        Err(error) => {
+            Err(Problem::new(ProblemCode::Refused, format!("cannot read {}: {error}", path.display())))
+        }
     }
 }
 
@@ -340,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_number_never_makes_a_name_too_long() {
-        let stem = Name::parse(&"n".repeat(Name::MAX_BYTES)).expect("a name");
+        let stem = SafeName::parse(&"n".repeat(SafeName::MAX_BYTES)).expect("a name");
         assert_eq!(numbered(&stem, 1), stem);
         assert!(numbered(&stem, 12345).as_str().ends_with("n-12345"));
     }

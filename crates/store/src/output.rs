@@ -12,30 +12,30 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use berth_core::Now;
+use berth_core::ClockReading;
 
-use crate::view::modified_ms;
+use crate::session_status::modified_ms;
 
 use std::os::unix::fs::OpenOptionsExt;
 
-/// The size of one file.
+/// Size of one file, in bytes.
 pub const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
-/// How much output of a session is kept.
+/// Limit of the kept output of a session, in bytes.
 pub const KEEP_BYTES: u64 = 1024 * 1024 * 1024;
-/// How long one note of a size is.
+/// Length of one record of a terminal size, in bytes.
 const SIZE_RECORD_BYTES: usize = 12;
-/// How often the time is noted at most.
+/// Shortest time between two records of the time, in milliseconds.
 pub const INDEX_EVERY_MS: u64 = 100;
-/// How long written bytes may wait for the disk.
+/// Longest time that written bytes wait before they are synced, in milliseconds.
 const SYNC_EVERY_MS: u64 = 1000;
 
-/// Where output goes.
+/// The output of one session, for its only writer.
 #[derive(Debug)]
 pub struct OutputLog {
     dir: PathBuf,
-    segment: Option<Segment>,
+    segment: Option<OutputSegment>,
     end: u64,
-    /// On the boot clock, as the next.
+    /// Time of the latest index record, on the boot clock.
     indexed_at_ms: Option<u64>,
     dirty_since_ms: Option<u64>,
     /// Full files, and directories with new names in them, that are not known to be on the disk.
@@ -45,36 +45,36 @@ pub struct OutputLog {
     size: Option<TerminalSize>,
 }
 
-/// Rows and columns of the terminal that wrote.
+/// Rows and columns of the terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TerminalSize {
-    /// Lines from top to bottom.
+    /// Rows, from top to bottom.
     pub rows: u16,
-    /// Cells from left to right.
+    /// Columns, from left to right.
     pub cols: u16,
 }
 
 #[derive(Debug)]
-struct Segment {
+struct OutputSegment {
     start: u64,
     bytes: File,
     index: File,
-    /// The size that was noted last in this file.
+    /// Latest size that was recorded in this file.
     size: Option<TerminalSize>,
 }
 
-/// Something the journal should know about the output.
+/// Facts about the output that belong into the journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Remark {
-    /// Everything before this offset is gone.
+pub enum OutputChange {
+    /// Old output was deleted.
     Dropped {
-        /// It.
+        /// Offset of the first byte that is still there.
         before: u64,
     },
 }
 
 impl OutputLog {
-    /// Continues behind whatever is there.
+    /// Continues behind the last byte.
     fn open(files: OutputFiles) -> io::Result<Self> {
         let end = files.end()?;
         Ok(Self {
@@ -89,28 +89,28 @@ impl OutputLog {
         })
     }
 
-    /// The offset behind the last byte.
+    /// Offset behind the last byte.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// The file in use.
+    /// Name of the file in use.
     pub fn file_name(&self) -> Option<String> {
         self.file_start().map(bytes_name)
     }
 
-    /// The offset the file in use begins at.
+    /// Offset at which the file in use begins.
     pub fn file_start(&self) -> Option<u64> {
         self.segment.as_ref().map(|segment| segment.start)
     }
 
-    /// What is written from now on comes from a terminal of this size.
+    /// Sets the size of the terminal that writes from now on.
     pub fn set_size(&mut self, rows: u16, cols: u16) {
         self.size = Some(TerminalSize { rows, cols });
     }
 
-    /// Writes all of `bytes`, or what fits on the disk: the number says how many were taken.
-    pub fn append(&mut self, bytes: &[u8], now: Now) -> io::Result<(usize, Option<Remark>)> {
+    /// Writes `bytes`, or as many as fit on the disk, and returns how many were taken.
+    pub fn append(&mut self, bytes: &[u8], now: ClockReading) -> io::Result<(usize, Option<OutputChange>)> {
         let mut remark = None;
         let full = self.segment.as_ref().is_some_and(|segment| self.end - segment.start >= SEGMENT_BYTES);
         if full || self.segment.is_none() {
@@ -137,19 +137,19 @@ impl OutputLog {
         Ok((taken, remark))
     }
 
-    /// When [`OutputLog::sync_if_due`] wants to be called, on the boot clock.
+    /// Time at which [`OutputLog::sync_if_due`] wants to be called, on the boot clock.
     pub fn sync_due_ms(&self) -> Option<u64> {
         self.dirty_since_ms.map(|since| since + SYNC_EVERY_MS)
     }
 
-    /// Hands written bytes to the disk, in a thread that lives as long as that takes: a slow disk
-    /// must not stand between the agent and its terminal.
+    /// Syncs written bytes, in a thread that lives as long as that takes: a slow disk must not stand between the
+    /// agent and its terminal.
     pub fn sync_if_due(&mut self, now_ms: u64) -> io::Result<()> {
         if self.sync_due_ms().is_none_or(|due| due > now_ms) {
             return Ok(());
         }
         if self.syncing.as_ref().is_some_and(|job| !job.is_finished()) {
-            // Still busy with the last second; ask again in one.
+            // The thread still syncs earlier bytes; check again in a second.
             self.dirty_since_ms = Some(now_ms);
             return Ok(());
         }
@@ -191,25 +191,29 @@ impl OutputLog {
         let open = |name: String| {
             fs::OpenOptions::new().append(true).create(true).mode(0o600).open(self.dir.join(name))
         };
-        let next =
-            Segment { start, bytes: open(bytes_name(start))?, index: open(index_name(start))?, size: None };
-        // A file whose name is lost with the power is lost as well.
+        let next = OutputSegment {
+            start,
+            bytes: open(bytes_name(start))?,
+            index: open(index_name(start))?,
+            size: None,
+        };
+        // A file whose name is lost in a power cut is lost as well.
         let mut names = vec![File::open(&self.dir)?];
         names.extend(self.dir.parent().map(File::open).transpose()?);
-        // Nothing is kept of an attempt that failed: a full disk makes many.
+        // An attempt that failed leaves nothing: a full disk causes many of them.
         let full = self.segment.replace(next).map(|full| full.bytes);
         self.unsynced.extend(full.into_iter().chain(names));
         Ok(())
     }
 
-    fn drop_oldest(&mut self) -> io::Result<Option<Remark>> {
+    fn drop_oldest(&mut self) -> io::Result<Option<OutputChange>> {
         let starts = starts(&self.dir)?;
         let mut remark = None;
         for pair in starts.windows(2).take_while(|pair| self.end.saturating_sub(pair[1]) >= KEEP_BYTES) {
             fs::remove_file(self.dir.join(bytes_name(pair[0])))?;
             let _ = fs::remove_file(self.dir.join(index_name(pair[0])));
             let _ = fs::remove_file(self.dir.join(size_name(pair[0])));
-            remark = Some(Remark::Dropped { before: pair[1] });
+            remark = Some(OutputChange::Dropped { before: pair[1] });
         }
         Ok(remark)
     }
@@ -226,7 +230,7 @@ impl OutputFiles {
         Self { dir }
     }
 
-    /// Where it is, for messages.
+    /// Path of the output, for messages.
     pub fn display(&self) -> impl std::fmt::Display + '_ {
         self.dir.display()
     }
@@ -236,24 +240,24 @@ impl OutputFiles {
         OutputLog::open(self.clone())
     }
 
-    /// When the newest file was last written, in milliseconds since 1970; `None` without output.
+    /// Time of the last write to the newest file, in milliseconds since 1970; `None` without output.
     pub fn written_at_ms(&self) -> Option<u64> {
         modified_ms(&fs::metadata(self.dir.join(self.newest()?)).ok()?)
     }
 
-    /// The name of the newest file.
+    /// Name of the newest file.
     pub fn newest(&self) -> Option<String> {
         let names = fs::read_dir(&self.dir).ok()?;
         let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         names.filter(|name| name.ends_with(".out")).max()
     }
 
-    /// The file of this name, as it is now.
+    /// Metadata of the file with this name, as it is now.
     pub fn metadata(&self, name: &str) -> io::Result<fs::Metadata> {
         fs::metadata(self.dir.join(name))
     }
 
-    /// The offset behind the last byte.
+    /// Offset behind the last byte.
     pub fn end(&self) -> io::Result<u64> {
         let Some(start) = starts(&self.dir)?.pop() else { return Ok(0) };
         Ok(start + fs::metadata(self.dir.join(bytes_name(start)))?.len())
@@ -402,3 +406,6 @@ fn index_name(start: u64) -> String {
 fn size_name(start: u64) -> String {
     format!("{start:020}.size")
 }
+
+#[cfg(test)]
+mod tests;

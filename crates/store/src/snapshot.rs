@@ -1,9 +1,9 @@
-//! Snapshot: what a replay of a session's journal comes to, in a file beside it.
+//! Snapshot: the result of replaying a session's journal up to an event, in a file beside the journal.
 //!
-//! Promise: derived, and believed only where the journal bears it out. A snapshot is discarded if its checksum is bad, if
-//! it is of another format, session or boot (unless it was synced), if the turn index beside it is another file, or if
-//! the event it ends with is not in the journal, or is another one. Then the whole journal is replayed.
-//! Not here: the events behind it (see `past` and `store`), when it is written (see `derived`).
+//! Promise: derived, and believed only where the journal confirms it. A snapshot is discarded if its checksum is
+//! bad, if it has another format, session or boot (unless it was synced), if the turn index beside it is another
+//! file, or if its last event is missing in the journal or differs there. Then the whole journal is replayed.
+//! Not here: the events behind it (see `stored_session` and `store`), and when it is written (see `derived_files`).
 //! Start with [`Snapshot`].
 
 use std::fs;
@@ -16,32 +16,32 @@ use berth_host::identity::boot;
 use berth_journal::{Checkpoint, Seq};
 use serde::{Deserialize, Serialize};
 
-use crate::history::{History, LastSaid};
+use crate::session_view::{LastExchange, SessionView};
 use crate::turn_index::TurnIndex;
 
 const SNAPSHOT_FILE: &str = "snapshot";
-/// The number of this format.
+/// Number of this format.
 const FORMAT: u32 = 1;
-/// The checksum in front.
+/// Size of the checksum in front, in bytes.
 const SUM_BYTES: usize = 4;
 
-/// What is known of a session's past up to an event.
+/// State of a session at an event, for opening and reading without a replay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    /// The last event that is in it.
+    /// Last event that is in it.
     pub checkpoint: Checkpoint,
-    /// What all events up to that one come to, without the keys of turns.
-    pub history: History,
-    /// The turn index that has the events up to that one, by the number of its file; `None` without a turn.
+    /// Summary of all events up to that one, without the keys of turns.
+    pub history: SessionView,
+    /// Turn index with the events up to that one, by the number of its file; `None` without a turn.
     index: Option<u64>,
 }
 
-/// The snapshot on paper.
+/// The stored form of a snapshot.
 #[derive(Serialize, Deserialize)]
-struct Paper {
+struct StoredSnapshot {
     format: u32,
     id: String,
-    /// The boot that it was written in, unless it was synced: a power cut may have kept one of two files.
+    /// Boot in which it was written, unless it was synced: a power cut may have kept one of two files.
     boot: Option<String>,
     seq: u64,
     sum: u32,
@@ -63,23 +63,24 @@ struct Paper {
 }
 
 impl Snapshot {
-    /// A longer one is not written: what waits in the queue may be long, and is read from the journal then.
+    /// Size limit. A longer snapshot is not written: the texts of waiting turns may be long, and are read from the
+    /// journal then.
     pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-    /// What the owner of a session knows at this event.
-    pub fn new(checkpoint: Checkpoint, history: &History, index: Option<u64>) -> Self {
+    /// Makes a snapshot at this event.
+    pub fn new(checkpoint: Checkpoint, history: &SessionView, index: Option<u64>) -> Self {
         Self { checkpoint, history: history.clone(), index }
     }
 
-    /// The snapshot of the session in `dir`, if one is to be believed as far as it tells itself. Whether it fits the
-    /// journal is for the journal to say.
+    /// Reads the snapshot of the session in `dir`, if it is valid by itself. The caller checks whether it fits the
+    /// journal.
     pub(crate) fn read(dir: &Path, id: &SessionId) -> Option<Self> {
         let snapshot = Self::decode(&fs::read(dir.join(SNAPSHOT_FILE)).ok()?, id)?;
         let index = TurnIndex::open(dir).and_then(|index| index.inode()).ok();
         (snapshot.index.is_none() || snapshot.index == index).then_some(snapshot)
     }
 
-    /// Writes it. A snapshot that is not synced counts until the next boot.
+    /// Writes the file. A snapshot that is not synced counts until the next boot.
     pub(crate) fn write(&self, dir: &Path, id: &SessionId, synced: bool) -> io::Result<()> {
         let bytes = self.encode(id, if synced { None } else { Some(boot()?.to_owned()) });
         if bytes.len() > Self::MAX_BYTES {
@@ -93,14 +94,14 @@ impl Snapshot {
 
     /// Removes a snapshot that does not fit its journal.
     pub(crate) fn remove(dir: &Path) {
-        // It is not believed as long as it is there.
+        // A failure is harmless: the snapshot stays rejected as long as it is there.
         let _ = fs::remove_file(dir.join(SNAPSHOT_FILE));
     }
 
-    /// The bytes of the file.
+    /// Encodes the file.
     pub fn encode(&self, id: &SessionId, boot: Option<String>) -> Vec<u8> {
         let Checkpoint { seq, sum } = self.checkpoint;
-        let History {
+        let SessionView {
             session,
             seq: _,
             run_seq,
@@ -112,11 +113,11 @@ impl Snapshot {
             writer_since_ms,
             given_at_ms,
             told_at_ms,
-            last_said: LastSaid { prompt: last_prompt, answer: last_answer },
+            last_said: LastExchange { prompt: last_prompt, answer: last_answer },
             joined_at_ms,
             asked,
         } = self.history.clone();
-        let paper = Paper {
+        let paper = StoredSnapshot {
             format: FORMAT,
             id: id.to_string(),
             boot,
@@ -146,19 +147,19 @@ impl Snapshot {
         bytes
     }
 
-    /// Understands the bytes of a file; `None` for what is not a snapshot of this session, this version and this boot.
+    /// Decodes a file; `None` if it is not a snapshot of this session, this version and this boot.
     pub fn decode(bytes: &[u8], id: &SessionId) -> Option<Self> {
         let (sum, json) = bytes.split_first_chunk()?;
         if u32::from_le_bytes(*sum) != crc32c::crc32c(json) {
             return None;
         }
-        let paper: Paper = serde_json::from_slice(json).ok()?;
+        let paper: StoredSnapshot = serde_json::from_slice(json).ok()?;
         let is_of_now = paper.boot.is_none_or(|written| boot().is_ok_and(|now| now == written));
         if paper.format != FORMAT || paper.id != id.as_str() || !is_of_now {
             return None;
         }
         let joined = paper.joined_at_ms.into_iter().map(|(owner, at)| Some((SessionId::parse(&owner)?, at)));
-        let history = History {
+        let history = SessionView {
             session: paper.session.try_into().ok()?,
             seq: paper.seq,
             run_seq: paper.run_seq,
@@ -170,7 +171,7 @@ impl Snapshot {
             writer_since_ms: paper.writer_since_ms,
             given_at_ms: paper.given_at_ms,
             told_at_ms: paper.told_at_ms,
-            last_said: LastSaid { prompt: paper.last_prompt, answer: paper.last_answer },
+            last_said: LastExchange { prompt: paper.last_prompt, answer: paper.last_answer },
             joined_at_ms: joined.collect::<Option<_>>()?,
             asked: paper.asked,
         };
@@ -178,7 +179,7 @@ impl Snapshot {
         Some(Self { checkpoint, history, index: paper.index })
     }
 
-    /// Adds the keys of all turns, from the turn index; `None` if that does not have them all.
+    /// Adds the keys of all turns, from the turn index; `None` if the index lacks one.
     pub(crate) fn with_keys(mut self, dir: &Path) -> Option<Self> {
         let turns = &mut self.history.session.turns;
         if turns.last() > 0 {

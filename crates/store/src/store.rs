@@ -1,7 +1,8 @@
-//! Lease and journal: the two things that make a session have one owner.
+//! Lease and journal: the two things that give a session exactly one owner.
 //!
-//! The seam for a fleet is here: `claim`, `create`/`open`, `read`; release is dropping the lease.
-//! Nothing else in the keeper knows that they are a kernel lock and local files.
+//! Promise: only the holder of the lease appends to the journal.
+//! A fleet plugs in here: `claim`, `create`/`open`, `read`; dropping the lease releases it. Nothing else in the
+//! keeper knows that they are a kernel lock and local files.
 
 mod lease;
 
@@ -10,46 +11,50 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_core::{Epoch, SessionId};
-use berth_journal::{Checkpoint, Committed, Head, Journal, JournalError, Limits, RealDisk, Seq, Unsettled};
+use berth_journal::{
+    ChainHead, Checkpoint, Committed, Journal, JournalError, JournalLimits, RealDisk, Seq, UnsettledJournal,
+};
 
 /// The largest event. Prompts and answers are texts of up to a megabyte, of which JSON may make six.
 const MAX_EVENT_BYTES: usize = 16 << 20;
 
 use crate::claim::FileClaim;
-use crate::derived::Derived;
-use crate::history::{History, Stored};
+use crate::derived_files::DerivedFiles;
+use crate::session_view::{SessionView, StoredEvent};
 use crate::snapshot::Snapshot;
-use crate::turn_index::Link;
+use crate::turn_index::TurnLink;
 pub(crate) use lease::holder;
-pub use lease::{Lease, Standing, signature, signed_by};
+pub use lease::{Lease, LeaseIntegrity, signature, signed_by};
 
-/// The name of the journal's directory in a session's.
+/// Name of the journal's directory in a session's directory.
 pub(crate) const JOURNAL_DIR: &str = "journal";
-/// How often a disk in trouble is asked again.
+/// Pause between two tries on a disk that is full or in trouble.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether there is a session in `dir`, in whatever state: something is in its journal. One that we
-/// may not look at is not one that is not there.
+/// True if there is a session in `dir`, in whatever state: its journal has a file. A directory that we may not read
+/// is an error, not an absent session.
 pub(crate) fn exists(dir: &Path) -> Result<bool, Problem> {
     let path = dir.join(JOURNAL_DIR);
     match fs::read_dir(&path) {
         Ok(mut entries) => Ok(entries.next().is_some()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Problem::new(Code::Refused, format!("cannot look at {}: {error}", path.display()))),
+        Err(error) => {
+            Err(Problem::new(ProblemCode::Refused, format!("cannot look at {}: {error}", path.display())))
+        }
     }
 }
 
-/// A journal that may be written, what it tells, and what is kept beside it.
+/// An open journal of a session, its summary, and the derived files beside it.
 #[derive(Debug)]
 pub struct OpenJournal {
-    /// Takes events.
+    /// The right to append.
     pub claim: FileClaim,
-    /// What its events come to.
-    pub history: History,
-    /// The files beside it.
-    pub derived: Derived,
+    /// Summary of the events.
+    pub history: SessionView,
+    /// The derived files beside the journal.
+    pub derived: DerivedFiles,
 }
 
 impl Lease {
@@ -60,26 +65,28 @@ impl Lease {
             .map_err(|error| journal_problem(&error, id.as_str()))?;
         self.is_of_a_new_session();
         let claim = FileClaim::new(journal, Epoch(0));
-        Ok(OpenJournal { claim, history: History::default(), derived: Derived::new(dir, id) })
+        Ok(OpenJournal { claim, history: SessionView::default(), derived: DerivedFiles::new(dir, id) })
     }
 
-    /// Opens the journal for writing. The lease is held, and that is not enough: a lease that was removed or restored
-    /// while its keeper ran is free. So the keeper that the journal names is proven gone before the first byte is
-    /// written, because settling the end of the journal would void what a live keeper commits. Says what was found
-    /// torn, if anything.
+    /// Opens the journal for writing. The lease is held, but that is not enough: a lease that was removed or
+    /// restored while its keeper ran is free. So the keeper that the journal names is proven gone before the first
+    /// byte is written, because settling the end of the journal would void the commits of a live keeper. Returns a
+    /// note about the torn end, if there was one.
     pub fn open_journal(&self) -> Result<(OpenJournal, Option<String>), Problem> {
         let (dir, id) = (self.files().dir(), self.files().id());
         let trouble = |error: JournalError| unless_gone(dir, id, journal_problem(&error, id.as_str()));
-        let opening = Opening::read(dir, id).map_err(trouble)?;
+        let opening = PreparedJournal::read(dir, id).map_err(trouble)?;
         self.prove_sole_keeper(opening.history.session.keeper.as_ref())?;
         opening.owned(dir, id, FileClaim::new).map_err(trouble)
     }
 
-    /// Opens the journal of a run that goes on: a disk that is full or in trouble is waited for.
+    /// Opens the journal of a run that goes on, and waits while the disk is full or in trouble.
     pub fn open_journal_patiently(&self) -> Result<(OpenJournal, Option<String>), Problem> {
         let (dir, id) = (self.files().dir(), self.files().id());
         loop {
-            match Opening::read(dir, id).and_then(|opening| opening.owned(dir, id, FileClaim::inherited)) {
+            match PreparedJournal::read(dir, id)
+                .and_then(|opening| opening.owned(dir, id, FileClaim::inherited))
+            {
                 Err(
                     JournalError::List { .. }
                     | JournalError::Read { .. }
@@ -95,18 +102,18 @@ impl Lease {
     }
 }
 
-/// A journal that was read, and that nothing was written to yet.
-struct Opening {
-    unsettled: Unsettled<Stored>,
-    history: History,
-    /// Which of the events that were read tell something of a turn.
-    links: Vec<Link>,
-    /// The number of the last event that was not read, because a snapshot has it.
+/// A journal that was read, and to which nothing was written yet.
+struct PreparedJournal {
+    unsettled: UnsettledJournal<StoredEvent>,
+    history: SessionView,
+    /// Links from the events that were read to turns.
+    links: Vec<TurnLink>,
+    /// Number of the last event that was not read, because a snapshot has it.
     known_to: u64,
 }
 
-impl Opening {
-    /// Reads what is behind the snapshot, or everything if there is none to be believed.
+impl PreparedJournal {
+    /// Reads the events behind the snapshot, or all events if there is no valid one.
     fn read(dir: &Path, id: &SessionId) -> Result<Self, JournalError> {
         let disk = || RealDisk::new(dir.join(JOURNAL_DIR));
         if let Some(snapshot) = Snapshot::read(dir, id).and_then(|snapshot| snapshot.with_keys(dir)) {
@@ -116,10 +123,10 @@ impl Opening {
             }
         }
         let unsettled = Journal::inspect(disk(), id.as_str(), limits())?;
-        Ok(Self::of(unsettled, History::default()))
+        Ok(Self::of(unsettled, SessionView::default()))
     }
 
-    fn of(unsettled: Unsettled<Stored>, mut history: History) -> Self {
+    fn of(unsettled: UnsettledJournal<StoredEvent>, mut history: SessionView) -> Self {
         let known_to = history.seq;
         let links = unsettled.events().iter().flat_map(|event| history.apply(event)).collect();
         Self { unsettled, history, links, known_to }
@@ -129,7 +136,7 @@ impl Opening {
         self,
         dir: &Path,
         id: &SessionId,
-        claim: impl FnOnce(Journal<Stored>, Epoch) -> FileClaim,
+        claim: impl FnOnce(Journal<StoredEvent>, Epoch) -> FileClaim,
     ) -> Result<(OpenJournal, Option<String>), JournalError> {
         let Self { unsettled, history, links, known_to } = self;
         let (journal, recovered) = unsettled.settle()?;
@@ -139,7 +146,7 @@ impl Opening {
                 torn.bytes, torn.kept_as
             )
         });
-        let derived = Derived::resume(dir, id, &history, known_to, &links);
+        let derived = DerivedFiles::resume(dir, id, &history, known_to, &links);
         let claim = claim(journal, history.session.epoch);
         Ok((OpenJournal { claim, history, derived }, torn))
     }
@@ -150,24 +157,24 @@ pub(crate) fn read_after(
     dir: &Path,
     id: &SessionId,
     checkpoint: Checkpoint,
-) -> Result<Option<Vec<Committed<Stored>>>, Problem> {
+) -> Result<Option<Vec<Committed<StoredEvent>>>, Problem> {
     berth_journal::read_after(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), checkpoint)
         .map_err(|error| journal_problem(&error, id.as_str()))
 }
 
 /// Reads a journal without a right to it.
-pub(crate) fn read(dir: &Path, id: &SessionId, from: u64) -> Result<Vec<Committed<Stored>>, Problem> {
+pub(crate) fn read(dir: &Path, id: &SessionId, from: u64) -> Result<Vec<Committed<StoredEvent>>, Problem> {
     read_range(dir, id, from, u64::MAX, usize::MAX)
 }
 
-/// The same up to and with the event `to`, and no more once there are `most_bytes`; later files are not read.
+/// Like [`read`], up to and with the event `to`, and no more once there are `most_bytes`; later files are not read.
 pub(crate) fn read_range(
     dir: &Path,
     id: &SessionId,
     from: u64,
     to: u64,
     most_bytes: usize,
-) -> Result<Vec<Committed<Stored>>, Problem> {
+) -> Result<Vec<Committed<StoredEvent>>, Problem> {
     read_there(dir, id, from, to, most_bytes).map_err(|problem| unless_gone(dir, id, problem))
 }
 
@@ -177,19 +184,22 @@ fn read_there(
     from: u64,
     to: u64,
     most_bytes: usize,
-) -> Result<Vec<Committed<Stored>>, Problem> {
+) -> Result<Vec<Committed<StoredEvent>>, Problem> {
     let path = dir.join(JOURNAL_DIR);
-    // A journal without a first event is one that was being made when its maker died.
+    // A journal without a first event was being made when its creator died.
     if !exists(dir)? {
-        return Err(Problem::new(Code::NotFound, format!("session {id} was never finished being made"))
-            .hint(format!("nothing was ever said in it; its directory is {}", dir.display())));
+        return Err(Problem::new(
+            ProblemCode::NotFound,
+            format!("session {id} was never completely created"),
+        )
+        .hint(format!("its journal is empty; its directory is {}", dir.display())));
     }
     berth_journal::read_range(&RealDisk::new(path), id.as_str(), Seq(from), Seq(to), most_bytes)
         .map_err(|error| journal_problem(&error, id.as_str()))
 }
 
-/// What went wrong with a session's journal, unless there is no such session: somebody may have purged it under our
-/// hands, and that is no damage.
+/// Returns the problem of a session's journal, unless the session is gone: another process may have purged it
+/// meanwhile, and that is not damage.
 fn unless_gone(dir: &Path, id: &SessionId, problem: Problem) -> Problem {
     match fs::symlink_metadata(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => no_session(id),
@@ -197,32 +207,32 @@ fn unless_gone(dir: &Path, id: &SessionId, problem: Problem) -> Problem {
     }
 }
 
-/// A session that was there a moment ago, or that only a pointer still knows of.
+/// Error for a session that was there a moment ago, or that only a pointer still names.
 pub fn no_session(id: &SessionId) -> Problem {
-    Problem::new(Code::NotFound, format!("there is no session {id} any more: it was purged"))
+    Problem::new(ProblemCode::NotFound, format!("there is no session {id} any more: it was purged"))
         .hint("`berth ls --all` lists the sessions there are")
 }
 
-/// Reads a journal as far as it can be read, and says what is wrong with the rest. For people only.
-pub(crate) fn salvage(dir: &Path, id: &SessionId) -> (Vec<Committed<Stored>>, Option<Problem>) {
+/// Reads a journal as far as possible, and returns the damage behind that. For people only.
+pub(crate) fn salvage(dir: &Path, id: &SessionId) -> (Vec<Committed<StoredEvent>>, Option<Problem>) {
     let (events, damage) = berth_journal::salvage(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str());
     (events, damage.map(|damage| journal_problem(&damage, id.as_str())))
 }
 
-/// The heads of a journal at these events, as far as they are there, and at the last one that was read.
-pub(crate) fn heads(dir: &Path, id: &SessionId, at: &[u64]) -> Result<(Vec<Head>, Head), Problem> {
+/// The heads of a journal at these events, as far as they exist, and at the last event that was read.
+pub(crate) fn heads(dir: &Path, id: &SessionId, at: &[u64]) -> Result<(Vec<ChainHead>, ChainHead), Problem> {
     let at: Vec<Seq> = at.iter().copied().map(Seq).collect();
     berth_journal::heads(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), &at)
         .map_err(|error| unless_gone(dir, id, journal_problem(&error, id.as_str())))
 }
 
-/// The journal files that have the events from `from` to `to`.
+/// Names of the journal files that have the events from `from` to `to`.
 pub(crate) fn segments_of(dir: &Path, id: &SessionId, from: u64, to: u64) -> Result<Vec<String>, Problem> {
     berth_journal::segments_of(&RealDisk::new(dir.join(JOURNAL_DIR)), Seq(from), Seq(to))
         .map_err(|error| journal_problem(&error, id.as_str()))
 }
 
-/// A journal's trouble, for people.
+/// Describes an error of a journal for people.
 pub fn journal_problem(error: &dyn std::error::Error, session: &str) -> Problem {
     let mut what = format!("the journal of session `{session}` is in trouble: {error}");
     let mut source = error.source();
@@ -230,10 +240,10 @@ pub fn journal_problem(error: &dyn std::error::Error, session: &str) -> Problem 
         what.push_str(&format!(": {cause}"));
         source = cause.source();
     }
-    Problem::new(Code::Unavailable, what)
+    Problem::new(ProblemCode::Unavailable, what)
         .hint("nothing was changed; docs/recovery.md says what to do with damaged or full journals")
 }
 
-fn limits() -> Limits {
-    Limits { record_bytes: MAX_EVENT_BYTES, ..Limits::default() }
+fn limits() -> JournalLimits {
+    JournalLimits { record_bytes: MAX_EVENT_BYTES, ..JournalLimits::default() }
 }

@@ -1,7 +1,8 @@
-//! Turn index: which events of the journal tell each turn, so that one turn is read without the journal's past.
+//! Turn index: the numbers of the journal events of each turn, so that one turn is read without the journal's past.
 //!
-//! Promise: derived and never in charge. A record is checked by its checksum and by the events that it names; a reader
-//! in doubt replays the journal. Numbers behind the snapshot are not believed: the tail of the journal has those.
+//! Promise: derived, and never the source of truth. A record is checked by its checksum and by the events that it
+//! names; a reader in doubt replays the journal. Numbers behind the snapshot are not believed: the tail of the
+//! journal has those.
 //! Not here: folding the events of a turn (see `turn`), when the index is trusted (see `snapshot`).
 //! Start with [`TurnIndex::links`].
 
@@ -11,7 +12,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use berth_core::{Interface, KnownKey};
+use berth_core::{AgentInterface, KnownKey};
 use berth_host::disk::write_atomically;
 
 /// One record for each turn, by number.
@@ -22,20 +23,20 @@ const RECORD_BYTES: usize = 128;
 const HEAD_BYTES: usize = 32;
 /// How many records are read at a time.
 const READ_RECORDS: usize = 512;
-/// How many events a record has room for. Most turns have four.
+/// Number of events that a record has room for. Most turns have four.
 const SLOTS: usize = (RECORD_BYTES - HEAD_BYTES) / 8;
 /// Marks the number of a question's event, which is only there for the answer behind it.
 const QUESTION: u64 = 1 << 63;
 
-/// An event that tells something of a turn.
+/// An event that belongs to a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Link {
-    /// The turn's number.
+pub struct TurnLink {
+    /// Number of the turn.
     pub turn: u64,
-    /// The event's number.
+    /// Number of the event.
     pub seq: u64,
     /// The interface that the turn was given through, if the event is its delivery.
-    pub interface: Option<Interface>,
+    pub interface: Option<AgentInterface>,
     /// True for a question, whose answer is the next link.
     pub is_question: bool,
     /// The key that the turn was accepted with, if the event is its acceptance.
@@ -49,26 +50,26 @@ pub struct TurnIndex {
     index: File,
 }
 
-/// What the index has of one turn.
+/// Index record of one turn.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Record {
+struct TurnIndexRecord {
     turn: u64,
-    /// The place of the record with the events before these in [`MORE_FILE`], from 1 on; 0 if there are none.
+    /// Place in [`MORE_FILE`] of the record with the earlier events, from 1 on; 0 if there are none.
     more: u32,
-    interface: Option<Interface>,
+    interface: Option<AgentInterface>,
     key: Option<KnownKey>,
     seqs: Vec<u64>,
 }
 
-impl Record {
+impl TurnIndexRecord {
     fn encode(&self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         bytes[4..8].copy_from_slice(&self.more.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.turn.to_le_bytes());
         bytes[16] = match self.interface {
             None => 0,
-            Some(Interface::Chat) => 1,
-            Some(Interface::Terminal) => 2,
+            Some(AgentInterface::Chat) => 1,
+            Some(AgentInterface::Terminal) => 2,
         };
         bytes[17] = u8::try_from(self.seqs.len()).expect("a record has few slots");
         if let Some(key) = self.key {
@@ -84,8 +85,8 @@ impl Record {
         bytes
     }
 
-    /// Takes one more event in. A full record is spilled first.
-    fn push(&mut self, link: &Link, spill: &mut impl FnMut(&Self) -> io::Result<u32>) -> io::Result<()> {
+    /// Adds an event. A full record is spilled first.
+    fn push(&mut self, link: &TurnLink, spill: &mut impl FnMut(&Self) -> io::Result<u32>) -> io::Result<()> {
         if self.seqs.len() == SLOTS {
             self.more = spill(self)?;
             self.seqs.clear();
@@ -96,14 +97,14 @@ impl Record {
         Ok(())
     }
 
-    /// `None` for what is not a record of this turn.
+    /// Decodes a record; `None` if it is not a valid record of this turn.
     fn decode(bytes: &[u8; RECORD_BYTES], turn: u64) -> Option<Self> {
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let interface = match bytes[16] {
             0 => None,
-            1 => Some(Interface::Chat),
-            2 => Some(Interface::Terminal),
+            1 => Some(AgentInterface::Chat),
+            2 => Some(AgentInterface::Terminal),
             _ => return None,
         };
         let count = usize::from(bytes[17]);
@@ -129,12 +130,12 @@ impl TurnIndex {
         Ok(Self { dir: dir.to_owned(), index: writable(dir, INDEX_FILE)? })
     }
 
-    /// Makes the index of a whole journal. What was there before goes.
-    pub(crate) fn rebuild(dir: &Path, links: &[Link]) -> io::Result<Self> {
+    /// Makes the index of a whole journal, in place of an earlier one.
+    pub(crate) fn rebuild(dir: &Path, links: &[TurnLink]) -> io::Result<Self> {
         let (mut index, mut more) = (Vec::new(), Vec::new());
         for (turn, links) in &by_turn(links) {
-            let mut record = Record { turn: *turn, ..Record::default() };
-            let mut spill = |full: &Record| {
+            let mut record = TurnIndexRecord { turn: *turn, ..TurnIndexRecord::default() };
+            let mut spill = |full: &TurnIndexRecord| {
                 more.extend_from_slice(&full.encode());
                 u32::try_from(more.len() / RECORD_BYTES).map_err(|_| io::ErrorKind::FileTooLarge.into())
             };
@@ -152,7 +153,7 @@ impl TurnIndex {
         Self::open_to_write(dir)
     }
 
-    /// The number of the file: a copy has another one.
+    /// Number of the index file: a copy has another one.
     pub(crate) fn inode(&self) -> io::Result<u64> {
         Ok(self.index.metadata()?.ino())
     }
@@ -170,7 +171,7 @@ impl TurnIndex {
                 read => read?,
             }
             for record in piece.as_chunks().0 {
-                let Some(record) = Record::decode(record, turn) else { return Ok(None) };
+                let Some(record) = TurnIndexRecord::decode(record, turn) else { return Ok(None) };
                 keys.extend(record.key);
                 turn += 1;
             }
@@ -178,9 +179,9 @@ impl TurnIndex {
         Ok(Some(keys))
     }
 
-    /// Takes in the links of the events from number `from` on. What the index has of these turns from that event on gives
-    /// way: it is from a writer that came further than the snapshot.
-    pub(crate) fn add(&self, from: u64, links: &[Link]) -> io::Result<()> {
+    /// Adds the links of the events from number `from` on. Entries of these turns from that event on are replaced:
+    /// they are from a writer that came further than the snapshot.
+    pub(crate) fn add(&self, from: u64, links: &[TurnLink]) -> io::Result<()> {
         for (turn, links) in &by_turn(links) {
             let mut record = self.kept_before(*turn, from)?;
             links.iter().try_for_each(|link| record.push(link, &mut |full| self.spill(full)))?;
@@ -189,8 +190,8 @@ impl TurnIndex {
         Ok(())
     }
 
-    /// The record of a turn as it was before the event `from`.
-    fn kept_before(&self, turn: u64, from: u64) -> io::Result<Record> {
+    /// Record of a turn as it was before the event `from`.
+    fn kept_before(&self, turn: u64, from: u64) -> io::Result<TurnIndexRecord> {
         let mut record = read(&self.index, place_of(turn)?, turn)?.unwrap_or_default();
         record.turn = turn;
         loop {
@@ -204,8 +205,8 @@ impl TurnIndex {
         }
     }
 
-    /// Puts a full record away, and says where it is.
-    fn spill(&self, record: &Record) -> io::Result<u32> {
+    /// Moves a full record to [`MORE_FILE`], and returns its place.
+    fn spill(&self, record: &TurnIndexRecord) -> io::Result<u32> {
         let more = writable(&self.dir, MORE_FILE)?;
         let place = more.metadata()?.len().div_ceil(RECORD_BYTES as u64) + 1;
         let place = u32::try_from(place).map_err(|_| io::ErrorKind::FileTooLarge)?;
@@ -213,22 +214,23 @@ impl TurnIndex {
         Ok(place)
     }
 
-    /// The events that tell this turn, up to and with the event `to`, in order; `None` if the index cannot tell.
-    pub fn links(&self, turn: u64, to: u64) -> io::Result<Option<Vec<Link>>> {
-        let Some(Record { mut more, interface, mut seqs, .. }) = read(&self.index, place_of(turn)?, turn)?
+    /// Links of a turn up to and with the event `to`, in order; `None` if the index cannot be trusted.
+    pub fn links(&self, turn: u64, to: u64) -> io::Result<Option<Vec<TurnLink>>> {
+        let Some(TurnIndexRecord { mut more, interface, mut seqs, .. }) =
+            read(&self.index, place_of(turn)?, turn)?
         else {
             return Ok(None);
         };
         let spilled = (more != 0).then(|| File::open(self.dir.join(MORE_FILE))).transpose()?;
         while let Some(spilled) = spilled.as_ref().filter(|_| more != 0) {
-            // Each lies before the one that names it: no circle keeps a reader for ever.
+            // Each spilled record lies before the one that names it, so a damaged file cannot cause an endless loop.
             let before = read(spilled, more_place(more), turn)?.filter(|before| before.more < more);
             let Some(before) = before else { return Ok(None) };
             more = before.more;
             seqs.splice(0..0, before.seqs);
         }
         cut(&mut seqs, to.saturating_add(1));
-        let link = |seq: u64| Link {
+        let link = |seq: u64| TurnLink {
             turn,
             seq: seq & !QUESTION,
             interface,
@@ -238,7 +240,7 @@ impl TurnIndex {
         Ok(Some(seqs.into_iter().map(link).collect()))
     }
 
-    /// Makes what was added survive a power cut.
+    /// Syncs the additions, so that they survive a power cut.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.index.sync_data()?;
         match File::open(self.dir.join(MORE_FILE)) {
@@ -256,15 +258,15 @@ fn writable(dir: &Path, name: &str) -> io::Result<File> {
 }
 
 /// The links of each turn, in the order of the turns.
-pub(crate) fn by_turn(links: &[Link]) -> BTreeMap<u64, Vec<Link>> {
-    let mut turns: BTreeMap<u64, Vec<Link>> = BTreeMap::new();
+pub(crate) fn by_turn(links: &[TurnLink]) -> BTreeMap<u64, Vec<TurnLink>> {
+    let mut turns: BTreeMap<u64, Vec<TurnLink>> = BTreeMap::new();
     for link in links {
         turns.entry(link.turn).or_default().push(*link);
     }
     turns
 }
 
-/// Cuts off the event `from` and what is behind it, with the question that only an answer behind it needs.
+/// Removes the event `from` and later ones, with a question that only a removed answer needs.
 fn cut(seqs: &mut Vec<u64>, from: u64) {
     let end = seqs.iter().position(|seq| seq & QUESTION == 0 && *seq >= from);
     seqs.truncate(end.unwrap_or(seqs.len()));
@@ -282,10 +284,10 @@ fn more_place(place: u32) -> u64 {
     u64::from(place.saturating_sub(1)) * RECORD_BYTES as u64
 }
 
-fn read(file: &File, place: u64, turn: u64) -> io::Result<Option<Record>> {
+fn read(file: &File, place: u64, turn: u64) -> io::Result<Option<TurnIndexRecord>> {
     let mut bytes = [0; RECORD_BYTES];
     match file.read_exact_at(&mut bytes, place) {
-        Ok(()) => Ok(Record::decode(&bytes, turn)),
+        Ok(()) => Ok(TurnIndexRecord::decode(&bytes, turn)),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(error),
     }

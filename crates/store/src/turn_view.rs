@@ -1,25 +1,27 @@
-//! A turn as the journal tells it: its events, folded into what a client sees.
+//! Turns as clients see them, folded from the events of the journal.
 //!
-//! Promise: what is told follows from the events and from where the session stands. Events that do not fit are not folded.
-//! Not here: which events are of a turn (see `turn_index`).
+//! Promise: a view follows from the events and from the state of the session. Events that do not fit are not folded.
+//! Not here: finding the events of a turn (see `turn_index`).
 //! Start with [`view`].
 
 use std::path::Path;
 
 use berth_api::Problem;
 use berth_api::status::Timestamp;
-use berth_api::turn::{AnswerGiven, Hold, TurnView, turn_id};
-use berth_core::{Ask, Event, Interface, Prompt, Session, SessionId, TurnLookup, TurnState};
+use berth_api::turn::{GivenAnswer, QueueHold, TurnView, turn_id};
+use berth_core::{
+    AgentInterface, AgentQuestion, Event, Session, SessionId, TurnLookup, TurnProgress, TurnPrompt,
+};
 use berth_journal::Committed;
 
-use crate::history::{History, Stored};
+use crate::session_view::{SessionView, StoredEvent};
 use crate::store;
-use crate::turn_index::{self, Link};
+use crate::turn_index::{self, TurnLink};
 
 /// Events with fewer numbers between them are read at once.
 const NEAR_EVENTS: u64 = 16;
 
-/// The turn that an event is about.
+/// Number of the turn that an event is about.
 pub fn turn_of(event: &Event) -> Option<u64> {
     match event {
         Event::TurnAccepted { turn, .. }
@@ -33,9 +35,9 @@ pub fn turn_of(event: &Event) -> Option<u64> {
     }
 }
 
-/// All turns of a session, as its journal tells them.
-pub fn views(events: &[Committed<Stored>], id: &SessionId) -> Vec<TurnView> {
-    let (history, links) = History::replay_with_links(events);
+/// All turns of a session, folded from its whole journal.
+pub fn views(events: &[Committed<StoredEvent>], id: &SessionId) -> Vec<TurnView> {
+    let (history, links) = SessionView::replay_with_links(events);
     let turns = turn_index::by_turn(&links);
     turns.values().filter_map(|links| view(id, &history.session, links, events)).collect()
 }
@@ -45,7 +47,7 @@ pub(crate) fn read_views(
     dir: &Path,
     id: &SessionId,
     session: &Session,
-    turns: &[Vec<Link>],
+    turns: &[Vec<TurnLink>],
 ) -> Result<Option<Vec<TurnView>>, Problem> {
     let mut seqs: Vec<u64> = turns.iter().flatten().map(|link| link.seq).collect();
     seqs.sort_unstable();
@@ -57,26 +59,26 @@ pub(crate) fn read_views(
     Ok(turns.iter().map(|links| view(id, session, links, &events)).collect())
 }
 
-/// One turn, from the events that its links name, and from where the session stands. `None` if these are not the events
-/// of that turn, or not all: then the index is not to be trusted.
+/// Folds one turn from the events that its links name, and from the state of the session. `None` if these events
+/// are not all of that turn's: then the index is not to be trusted.
 pub fn view(
     id: &SessionId,
     session: &Session,
-    links: &[Link],
-    events: &[Committed<Stored>],
+    links: &[TurnLink],
+    events: &[Committed<StoredEvent>],
 ) -> Option<TurnView> {
-    let mut folded: Option<Folded> = None;
-    let mut asked: Option<&Ask> = None;
-    for Link { turn, seq, interface, .. } in links {
+    let mut folded: Option<FoldedTurn> = None;
+    let mut asked: Option<&AgentQuestion> = None;
+    for TurnLink { turn, seq, interface, .. } in links {
         let at = events.binary_search_by_key(seq, |event| event.seq().0).ok()?;
-        let Stored { at_ms, event } = events[at].get();
+        let StoredEvent { at_ms, event } = events[at].get();
         match (event, &mut folded, asked.take()) {
             (Event::TurnAccepted { turn: accepted, prompt }, None, None) if accepted == turn => {
-                folded = Some(Folded::accepted(id, *turn, prompt, Timestamp(*at_ms)));
+                folded = Some(FoldedTurn::accepted(id, *turn, prompt, Timestamp(*at_ms)));
             }
             (Event::Asked { ask }, Some(_), None) => asked = Some(ask),
             (Event::Answered { request, reply, by }, Some(folded), Some(ask)) if ask.request == *request => {
-                folded.view.answers.push(AnswerGiven {
+                folded.view.answers.push(GivenAnswer {
                     request: request.clone(),
                     tool: ask.tool.clone(),
                     detail: ask.detail.clone(),
@@ -95,13 +97,13 @@ pub fn view(
 }
 
 /// A turn and its state, while its events are folded.
-struct Folded {
+struct FoldedTurn {
     view: TurnView,
-    state: TurnState,
+    state: TurnProgress,
 }
 
-impl Folded {
-    fn accepted(id: &SessionId, turn: u64, prompt: &Prompt, at: Timestamp) -> Self {
+impl FoldedTurn {
+    fn accepted(id: &SessionId, turn: u64, prompt: &TurnPrompt, at: Timestamp) -> Self {
         let view = TurnView {
             turn: turn_id(id.as_str(), turn),
             session: id.to_string(),
@@ -114,10 +116,10 @@ impl Folded {
             accepted_at: at,
             ..TurnView::default()
         };
-        Self { view, state: TurnState::Queued }
+        Self { view, state: TurnProgress::Queued }
     }
 
-    fn tell(&mut self, at: Timestamp, event: &Event, interface: Option<Interface>) {
+    fn tell(&mut self, at: Timestamp, event: &Event, interface: Option<AgentInterface>) {
         let view = &mut self.view;
         let state = match event {
             Event::TurnEdited { text, by, .. } => {
@@ -129,11 +131,11 @@ impl Folded {
                 (view.delivered_at, view.epoch, view.output_from) =
                     (Some(at), Some(epoch.0), Some(*output_from));
                 view.interface = interface.map(Into::into);
-                Some(TurnState::Delivered)
+                Some(TurnProgress::Delivered)
             }
             Event::TurnBegan { .. } => {
                 view.began_at = Some(at);
-                Some(TurnState::Working)
+                Some(TurnProgress::Working)
             }
             Event::CancelRequested { cancel, .. } => {
                 view.cancelled_by = Some(cancel.by.clone().into());
@@ -145,7 +147,7 @@ impl Folded {
                 (view.cut, view.reason) = (end.cut, end.reason.clone());
                 (view.input_tokens, view.output_tokens) = (end.input_tokens, end.output_tokens);
                 view.failure = end.failure.into();
-                Some(TurnState::Over(end.state))
+                Some(TurnProgress::Over(end.state))
             }
             Event::TurnLate { end, .. } => {
                 view.late.push(end.clone().into());
@@ -156,8 +158,8 @@ impl Folded {
         self.state = state.filter(|_| !self.state.is_over()).unwrap_or(self.state);
     }
 
-    /// Adds what only the session tells. The session knows the state of each turn that is not over, so events that lead
-    /// to another state are not all there are.
+    /// Adds the fields that only the session has. The session knows the state of each turn that is not over, so
+    /// events that lead to another state are not complete.
     fn in_session(self, id: &SessionId, session: &Session) -> Option<TurnView> {
         let Self { mut view, state } = self;
         let fits = match session.turns.find(view.number) {
@@ -171,7 +173,7 @@ impl Folded {
         view.state = state.into();
         view.in_progress = !state.is_over();
         view.position = position.map(|at| at as u64);
-        view.held = held.map(|hold| Hold::from(hold).describe(name));
+        view.held = held.map(|hold| QueueHold::from(hold).describe(name));
         fits.then_some(view)
     }
 }

@@ -1,9 +1,9 @@
-//! What is wrong with a transcript, and what a resume would lose.
+//! Check of a transcript: damage, and turns that a resume would lose.
 //!
-//! Promise: only reads; memory stays below 64 MiB whatever the size of the file; each finding says on which line, in
-//! plain words, and what a resume makes of it. What agents do in ordinary life (results of tools that ran side by
-//! side, sub-agents, compaction) is not a finding. Somebody who went back and said something else is a note.
-//! Not here: mending it (see `repair`). Start with [`check`].
+//! Promise: only reads; memory stays below 64 MiB whatever the size of the file; each finding names its line, in plain
+//! words, and the effect on a resume. Normal features of transcripts (results of parallel tools, sub-agents,
+//! compaction) are not findings. A user who went back and said something else is a note.
+//! Not here: repairing (see `repair`). Start with [`check`].
 
 mod branches;
 
@@ -12,22 +12,22 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::Kind;
-use crate::place;
-use crate::shape::{self, Shape};
-use crate::survey::{self, MAX_RECORDS, NONE, Survey, bit};
-use crate::walk::Flaw;
-use crate::words;
+use crate::TranscriptKind;
+use crate::conversation_graph::{self, ConversationGraph};
+use crate::location;
+use crate::record_excerpts;
+use crate::record_scanner::TranscriptFlaw;
+use crate::transcript_index::{self, MAX_RECORDS, NONE, TranscriptIndex, bit};
 
-/// How many findings are told; of more there is only the number.
+/// Limit for reported findings; the rest is only counted.
 pub const MAX_FINDINGS: usize = 1000;
-/// How many turns that a resume would not have are told.
+/// Limit for reported turns that a resume would lose.
 pub const MAX_LOST: usize = 1000;
 
-/// What is wrong.
+/// Kind of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum FindingKind {
     /// A line is not a whole record.
     TornLine,
     /// Two records are on one line.
@@ -36,193 +36,200 @@ pub enum What {
     Zeroes,
     /// Bytes that are not UTF-8.
     NotUtf8,
-    /// A record that is nested too deep to be looked at.
+    /// A record is nested too deep to be examined.
     TooDeep,
-    /// A record hangs on one that is not there.
+    /// The parent of a record is missing.
     MissingParent,
-    /// Something that was said is on a branch that a resume leaves behind.
+    /// A prompt or an answer is on a branch that a resume leaves behind.
     Fork,
     /// The conversation begins twice.
     SecondRoot,
-    /// Records hang on each other in a ring.
+    /// A record is its own ancestor.
     Ring,
     /// Two records have one id.
     DuplicateId,
-    /// Records of another session.
+    /// Records belong to another session.
     WrongSession,
-    /// A tool was asked for, and has no result.
+    /// A tool call has no result.
     CallWithoutResult,
-    /// A result of a tool that nobody asked for.
+    /// A result has no tool call.
     ResultWithoutCall,
-    /// A tool has two results.
+    /// A tool call has two results.
     SecondResult,
-    /// A tool was asked for twice under one id.
+    /// Two tool calls have one id.
     SecondCall,
     /// A rollout has two beginnings.
     SecondBeginning,
-    /// There is more than could be looked at.
+    /// The transcript has more records than can be examined.
     TooManyRecords,
-    /// There is nothing in it.
+    /// The file is empty.
     Empty,
-    /// No record is one of an agent that is known.
+    /// No record is of a known agent.
     NotATranscript,
-    /// Somebody was writing it meanwhile.
+    /// A process was writing the file during the check.
     Growing,
-    /// Somebody cut it meanwhile.
+    /// A process truncated the file during the check.
     Shrinking,
 }
 
-/// How much a finding matters.
+/// Weight of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Weight {
-    /// Something is broken.
+pub enum FindingSeverity {
+    /// The transcript is damaged.
     Fault,
-    /// Good to know.
+    /// Worth knowing; nothing is damaged.
     Note,
 }
 
-/// Something that was found.
+/// A flaw of a transcript, and where it is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Finding {
-    /// What.
-    pub what: What,
-    /// Whether it is a fault.
-    pub weight: Weight,
-    /// On which line, from 1; 0 if it is about the whole file.
+pub struct TranscriptFinding {
+    /// Kind of the finding.
+    pub what: FindingKind,
+    /// Weight of the finding.
+    pub weight: FindingSeverity,
+    /// Line of the finding, from 1; 0 if it is about the whole file.
     pub line: u64,
-    /// In words.
+    /// The finding in words.
     pub text: String,
-    /// What a resume makes of it.
+    /// Effect on a resume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume: Option<String>,
-    /// The branches of a fork: first the one that a resume follows.
+    /// Branches of a fork; the first one is the one that a resume follows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub branches: Vec<Side>,
-    /// Whether it is a call behind which nothing was said: while its agent lives, its tool may be at work.
+    pub branches: Vec<ForkSide>,
+    /// True for a call after which nothing was said: while its agent lives, its tool may still run.
     #[serde(skip)]
     pub(crate) may_be_at_work: bool,
 }
 
-/// One side of a fork.
+/// One branch of a fork.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Side {
-    /// Whether a resume follows it.
+pub struct ForkSide {
+    /// True if a resume follows the branch.
     pub resumed: bool,
-    /// Its first and its last line.
+    /// First line of the branch.
     pub from_line: u64,
-    /// See `from_line`.
+    /// Last line of the branch.
     pub to_line: u64,
-    /// Who wrote it, as far as that is written down.
-    pub writer: Writer,
-    /// What was asked on it; of the side that is followed, the first.
-    pub turns: Vec<Turn>,
+    /// Writer of the branch, as far as the records name it.
+    pub writer: BranchWriter,
+    /// Prompts on the branch; of the branch that a resume follows, only the first.
+    pub turns: Vec<BranchTurn>,
 }
 
-/// Who wrote a branch.
+/// Writer of a branch.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Writer {
-    /// How it was started: `cli` for a person's terminal, `sdk-cli` for a program.
+pub struct BranchWriter {
+    /// How the agent was started: `cli` for a user's terminal, `sdk-cli` for a program.
     pub entrypoint: Option<String>,
-    /// Which version.
+    /// Version of the agent.
     pub version: Option<String>,
-    /// In which directory.
+    /// Working directory of the agent.
     pub cwd: Option<String>,
-    /// When it began to write there, in milliseconds since 1970.
+    /// Time of its first record, in milliseconds since 1970.
     pub from_ms: Option<u64>,
-    /// When it wrote last.
+    /// Time of its last record, in milliseconds since 1970.
     pub to_ms: Option<u64>,
 }
 
-/// Something that was said.
+/// A prompt or an answer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Turn {
-    /// Where.
+pub struct BranchTurn {
+    /// Line of the record.
     pub line: u64,
-    /// When.
+    /// Time of the record, in milliseconds since 1970.
     pub at_ms: Option<u64>,
-    /// `prompt`, or `answer` where only that is lost.
+    /// `prompt`, or `answer` if only the answer is lost.
     pub kind: &'static str,
-    /// How it begins.
+    /// Beginning of the text.
     pub said: String,
 }
 
-/// What was found in one file.
+/// Result of the check of one file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Report {
-    /// Which.
+pub struct TranscriptReport {
+    /// Path of the file.
     pub path: PathBuf,
-    /// Whose it is.
+    /// Agent that wrote the file; null if no record names it.
     pub agent: Option<&'static str>,
-    /// The agent's own id of the conversation.
+    /// Id that the agent gave the conversation.
     #[serde(rename = "conversation_id")]
     pub conversation: Option<String>,
-    /// How large it is.
+    /// Size of the file, in bytes.
     pub bytes: u64,
-    /// How many lines it has.
+    /// Number of lines.
     pub lines: u64,
-    /// How many records.
+    /// Number of records.
     pub records: u64,
-    /// What is wrong, in the order of the lines.
-    pub findings: Vec<Finding>,
-    /// How many more there are.
+    /// Findings, in the order of the lines.
+    pub findings: Vec<TranscriptFinding>,
+    /// Number of further findings.
     pub more_findings: u64,
-    /// How many of those are faults.
+    /// Number of faults among them.
     pub more_faults: u64,
-    /// What was said and a resume would not have.
-    pub lost: Vec<Turn>,
-    /// On which line a resume begins to go on; 0 if that is not known.
+    /// Prompts and answers that a resume would lose.
+    pub lost: Vec<BranchTurn>,
+    /// Line of the record at which a resume continues; 0 if unknown.
     pub resumes_from: u64,
 }
 
-impl Report {
-    /// Whether nothing is broken.
+impl TranscriptReport {
+    /// True if no finding is a fault.
     pub fn is_clean(&self) -> bool {
         self.faults() == 0
     }
 
-    /// How many faults were found.
+    /// Number of faults.
     pub fn faults(&self) -> u64 {
-        let listed = self.findings.iter().filter(|one| one.weight == Weight::Fault).count();
+        let listed = self.findings.iter().filter(|one| one.weight == FindingSeverity::Fault).count();
         listed as u64 + self.more_faults
     }
 
-    /// How many notes there are.
+    /// Number of notes.
     pub fn notes(&self) -> u64 {
         self.findings.len() as u64 + self.more_findings - self.faults()
     }
 
-    /// Whether a call is at its end that has no result: no fault while the agent that wrote it lives.
+    /// True if the last call has no result: not a fault while the agent that wrote it lives.
     pub fn may_be_at_work(&self) -> bool {
         self.findings.iter().any(|one| one.may_be_at_work)
     }
 
-    /// Takes note that somebody has it open: the result of a call at its end is still to come.
+    /// Records that a process has the file open: the result of a call at its end is still to come.
     pub fn is_held_by(&mut self, who: &str) {
         for one in self.findings.iter_mut().filter(|one| one.may_be_at_work) {
-            (one.weight, one.resume) = (Weight::Note, None);
+            (one.weight, one.resume) = (FindingSeverity::Note, None);
             one.text.push_str(&format!(" yet: {who} has it open"));
         }
     }
 }
 
-/// Looks at a transcript. `progress` is told how many bytes more were read. The error says why it cannot be read.
-pub fn check(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<Report, String> {
-    let mut survey = survey::survey(path, progress)?;
+/// Checks a transcript. `progress` gets the number of bytes after each read. The error says why the file cannot be
+/// read.
+pub fn check(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<TranscriptReport, String> {
+    let mut survey = transcript_index::build_index(path, progress)?;
     let mut shape = match survey.kind {
-        Some(Kind::Claude) => Shape::of(&mut survey),
-        Some(Kind::Codex) | None => Shape::default(),
+        Some(TranscriptKind::Claude) => ConversationGraph::of(&mut survey),
+        Some(TranscriptKind::Codex) | None => ConversationGraph::default(),
     };
-    let file = place::open(path)?;
-    let told = shape.weigh(&file, &survey).and_then(|()| report(path, &file, &survey, &shape));
+    let file = location::open(path)?;
+    let told =
+        shape.classify_second_beginnings(&file, &survey).and_then(|()| report(path, &file, &survey, &shape));
     told.map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-/// Puts it into words.
-pub(crate) fn report(path: &Path, file: &File, survey: &Survey, shape: &Shape) -> std::io::Result<Report> {
-    let mut report = Report {
+/// Makes the report from the survey.
+pub(crate) fn report(
+    path: &Path,
+    file: &File,
+    survey: &TranscriptIndex,
+    shape: &ConversationGraph,
+) -> std::io::Result<TranscriptReport> {
+    let mut report = TranscriptReport {
         path: path.to_owned(),
-        agent: survey.kind.map(Kind::word),
+        agent: survey.kind.map(TranscriptKind::word),
         conversation: None,
         bytes: survey.walked.bytes,
         lines: survey.walked.lines,
@@ -233,20 +240,20 @@ pub(crate) fn report(path: &Path, file: &File, survey: &Survey, shape: &Shape) -
         lost: Vec::new(),
         resumes_from: shape.leaf.map_or(0, |leaf| survey.line_of(leaf)),
     };
-    let mut found = Found { report: &mut report };
+    let mut found = FindingCollector { report: &mut report };
     if survey.walked.grew {
-        found.note(What::Growing, 0, "it was written to while it was read", None);
+        found.note(FindingKind::Growing, 0, "the file was written while it was read", None);
     }
     if survey.shrank {
-        let resume = Some("what it has now is not what is told here; look at it again");
-        found.fault(What::Shrinking, 0, "it was made shorter while it was read", resume);
+        let resume = Some("the report may not fit the file any more; check it again");
+        found.fault(FindingKind::Shrinking, 0, "the file was made shorter while it was read", resume);
     }
     if survey.kind.is_none() {
         if survey.walked.bytes == 0 {
-            found.fault(What::Empty, 0, "the file is empty", Some("there is nothing to resume"));
+            found.fault(FindingKind::Empty, 0, "the file is empty", Some("there is nothing to resume"));
         } else {
             found.fault(
-                What::NotATranscript,
+                FindingKind::NotATranscript,
                 0,
                 "no record in it is one of Claude Code's or Codex's",
                 Some("there is nothing to resume"),
@@ -258,8 +265,8 @@ pub(crate) fn report(path: &Path, file: &File, survey: &Survey, shape: &Shape) -
     sessions(path, file, survey, &mut found)?;
     tools(file, survey, &mut found)?;
     match survey.kind {
-        Some(Kind::Claude) => branches::tree(file, survey, shape, &mut found)?,
-        Some(Kind::Codex) | None => {}
+        Some(TranscriptKind::Claude) => branches::tree(file, survey, shape, &mut found)?,
+        Some(TranscriptKind::Codex) | None => {}
     }
     if survey.is_cut {
         let text = format!(
@@ -268,7 +275,7 @@ pub(crate) fn report(path: &Path, file: &File, survey: &Survey, shape: &Shape) -
             survey.records,
             survey.len()
         );
-        found.note(What::TooManyRecords, 0, &text, None);
+        found.note(FindingKind::TooManyRecords, 0, &text, None);
     }
     report.findings.sort_by_key(|one| (one.line, one.what));
     if survey.walked.grew {
@@ -277,16 +284,16 @@ pub(crate) fn report(path: &Path, file: &File, survey: &Survey, shape: &Shape) -
     Ok(report)
 }
 
-/// Takes findings, up to their limit.
-struct Found<'a> {
-    report: &'a mut Report,
+/// Collects findings, up to the limit.
+struct FindingCollector<'a> {
+    report: &'a mut TranscriptReport,
 }
 
-impl Found<'_> {
-    fn fault(&mut self, what: What, line: u64, text: &str, resume: Option<&str>) {
-        self.push(Finding {
+impl FindingCollector<'_> {
+    fn fault(&mut self, what: FindingKind, line: u64, text: &str, resume: Option<&str>) {
+        self.push(TranscriptFinding {
             what,
-            weight: Weight::Fault,
+            weight: FindingSeverity::Fault,
             line,
             text: text.to_owned(),
             resume: resume.map(str::to_owned),
@@ -295,10 +302,10 @@ impl Found<'_> {
         });
     }
 
-    fn note(&mut self, what: What, line: u64, text: &str, resume: Option<&str>) {
-        self.push(Finding {
+    fn note(&mut self, what: FindingKind, line: u64, text: &str, resume: Option<&str>) {
+        self.push(TranscriptFinding {
             what,
-            weight: Weight::Note,
+            weight: FindingSeverity::Note,
             line,
             text: text.to_owned(),
             resume: resume.map(str::to_owned),
@@ -307,13 +314,13 @@ impl Found<'_> {
         });
     }
 
-    /// As many faults as can be told; of the others only the number.
-    fn few<T>(&mut self, all: &mut Vec<T>) {
-        self.more(Weight::Fault, all.len().saturating_sub(MAX_FINDINGS) as u64);
+    /// Keeps as many faults as the limit allows; the rest is only counted.
+    fn limit<T>(&mut self, all: &mut Vec<T>) {
+        self.more(FindingSeverity::Fault, all.len().saturating_sub(MAX_FINDINGS) as u64);
         all.truncate(MAX_FINDINGS);
     }
 
-    fn push(&mut self, finding: Finding) {
+    fn push(&mut self, finding: TranscriptFinding) {
         if self.report.findings.len() < MAX_FINDINGS {
             self.report.findings.push(finding);
         } else {
@@ -321,64 +328,64 @@ impl Found<'_> {
         }
     }
 
-    /// Takes note of so many that are not told.
-    fn more(&mut self, weight: Weight, count: u64) {
+    /// Counts findings that are not reported.
+    fn more(&mut self, weight: FindingSeverity, count: u64) {
         self.report.more_findings += count;
-        self.report.more_faults += if weight == Weight::Fault { count } else { 0 };
+        self.report.more_faults += if weight == FindingSeverity::Fault { count } else { 0 };
     }
 }
 
-fn flaws(survey: &Survey, found: &mut Found<'_>) {
+fn flaws(survey: &TranscriptIndex, found: &mut FindingCollector<'_>) {
     for at in &survey.flaws {
         let bytes = at.bytes.end - at.bytes.start;
         match at.flaw {
-            Flaw::Torn if at.is_last && survey.walked.grew => {
-                found.note(What::TornLine, at.line, "a record at its end was being written", None)
+            TranscriptFlaw::Torn if at.is_last && survey.walked.grew => {
+                found.note(FindingKind::TornLine, at.line, "a record at its end was being written", None)
             }
-            Flaw::Torn if at.is_last => found.fault(
-                What::TornLine,
+            TranscriptFlaw::Torn if at.is_last => found.fault(
+                FindingKind::TornLine,
                 at.line,
                 &format!("the file ends in the middle of a record ({bytes} bytes of it are there)"),
-                Some("what was being written is lost; the agent passes over it"),
+                Some("the record that was being written is lost; the agent skips it"),
             ),
-            Flaw::Torn => found.fault(
-                What::TornLine,
+            TranscriptFlaw::Torn => found.fault(
+                FindingKind::TornLine,
                 at.line,
                 &format!("{bytes} bytes are not a whole record"),
-                Some("what they were is lost; the agent passes over the line"),
+                Some("their contents are lost; the agent skips the line"),
             ),
-            Flaw::Zeroes => found.fault(
-                What::Zeroes,
+            TranscriptFlaw::Zeroes => found.fault(
+                FindingKind::Zeroes,
                 at.line,
                 &format!("{bytes} zeroes, as a power cut leaves them"),
-                Some("what should have been there is lost, and the agent passes over the line"),
+                Some("the record in their place is lost, and the agent skips the line"),
             ),
-            Flaw::NotUtf8 => found.fault(
-                What::NotUtf8,
+            TranscriptFlaw::NotUtf8 => found.fault(
+                FindingKind::NotUtf8,
                 at.line,
                 "a record has bytes that are not UTF-8",
-                Some("the agent reads other characters there, or passes over the line"),
+                Some("the agent reads other characters there, or skips the line"),
             ),
-            Flaw::Fused => found.fault(
-                What::FusedRecords,
+            TranscriptFlaw::Fused => found.fault(
+                FindingKind::FusedRecords,
                 at.line,
                 "a record begins on the line of another",
-                Some("the agent cannot read the line: all that is on it is lost"),
+                Some("the agent cannot read the line: everything on it is lost"),
             ),
-            Flaw::Deep => found.fault(
-                What::TooDeep,
+            TranscriptFlaw::Deep => found.fault(
+                FindingKind::TooDeep,
                 at.line,
-                "a record is nested too deep to be looked at",
+                "a record is nested too deep to be examined",
                 Some("the agent may be able to read it"),
             ),
         }
     }
-    found.more(Weight::Fault, survey.flaw_count - survey.flaws.len() as u64);
-    found.more(Weight::Fault, survey.more_odd);
+    found.more(FindingSeverity::Fault, survey.flaw_count - survey.flaws.len() as u64);
+    found.more(FindingSeverity::Fault, survey.more_odd);
 }
 
-/// The id that the name of a file promises.
-pub(crate) fn named_id(path: &Path) -> Option<&str> {
+/// The id in the name of a file.
+pub(crate) fn id_of_file_name(path: &Path) -> Option<&str> {
     let stem = path.file_stem()?.to_str()?;
     let id = stem.len().checked_sub(36).and_then(|at| stem.get(at..))?;
     let is_id = id.bytes().enumerate().all(|(at, byte)| match at {
@@ -388,25 +395,31 @@ pub(crate) fn named_id(path: &Path) -> Option<&str> {
     is_id.then_some(id)
 }
 
-/// Whether it is a fork of a thread of Codex: then it has the beginning of that thread as well.
-pub(crate) fn is_fork(file: &File, survey: &Survey) -> std::io::Result<bool> {
-    let first = survey.sessions.first().filter(|_| survey.kind == Some(Kind::Codex));
-    let words = words::fetch(file, survey, first.map(|seen| seen.first))?;
+/// True for a fork of a thread of Codex: a fork has the beginning of that thread as well.
+pub(crate) fn is_fork(file: &File, survey: &TranscriptIndex) -> std::io::Result<bool> {
+    let first = survey.sessions.first().filter(|_| survey.kind == Some(TranscriptKind::Codex));
+    let words = record_excerpts::fetch_excerpts(file, survey, first.map(|seen| seen.first))?;
     Ok(words.into_values().any(|words| words.is_forked))
 }
 
-fn sessions(path: &Path, file: &File, survey: &Survey, found: &mut Found<'_>) -> std::io::Result<()> {
-    let named = named_id(path);
+fn sessions(
+    path: &Path,
+    file: &File,
+    survey: &TranscriptIndex,
+    found: &mut FindingCollector<'_>,
+) -> std::io::Result<()> {
+    let named = id_of_file_name(path);
     let most = match survey.kind {
         // The first beginning is the thread's own.
-        Some(Kind::Codex) => survey.sessions.first(),
-        Some(Kind::Claude) | None => survey.sessions.iter().max_by_key(|seen| seen.records),
+        Some(TranscriptKind::Codex) => survey.sessions.first(),
+        Some(TranscriptKind::Claude) | None => survey.sessions.iter().max_by_key(|seen| seen.records),
     };
-    let expected = named.map(|id| crate::head::Id::of(id.as_bytes())).or(most.map(|seen| seen.id));
+    let expected =
+        named.map(|id| crate::record_summary::IdHash::of(id.as_bytes())).or(most.map(|seen| seen.id));
     let is_strange = survey.sessions.iter().any(|seen| Some(seen.id) != expected);
-    // Where the name says it all and nothing is strange, nothing is looked up.
+    // If the name has the id and no record contradicts it, no record is read again.
     let wanted = survey.sessions.iter().filter(|_| named.is_none() || is_strange);
-    let all = words::fetch(file, survey, wanted.map(|seen| seen.first))?;
+    let all = record_excerpts::fetch_excerpts(file, survey, wanted.map(|seen| seen.first))?;
     let name_of = |line: u64| all.get(&line)?.session.clone();
     found.report.conversation = named.map(str::to_owned).or_else(|| name_of(most?.first));
     let is_fork = (is_strange || !survey.metas.is_empty()) && is_fork(file, survey)?;
@@ -414,69 +427,76 @@ fn sessions(path: &Path, file: &File, survey: &Survey, found: &mut Found<'_>) ->
         let name = name_of(seen.first).unwrap_or_else(|| "another".to_owned());
         let count = seen.records;
         let text = match survey.kind {
-            Some(Kind::Codex) => format!("it says it is thread {name}, and the name of the file another"),
-            Some(Kind::Claude) | None => {
+            Some(TranscriptKind::Codex) => {
+                format!("the records name thread {name}, and the name of the file another")
+            }
+            Some(TranscriptKind::Claude) | None => {
                 format!("{}, this one first, of session {name}", counted(count, "record"))
             }
         };
         if is_fork && at > 0 {
             continue;
         }
-        found.fault(What::WrongSession, seen.first, &text, Some("the agent takes them for its own"));
+        found.fault(FindingKind::WrongSession, seen.first, &text, Some("the agent takes them for its own"));
     }
     for line in survey.lines_of(&survey.metas) {
         if is_fork {
             found.note(
-                What::SecondBeginning,
+                FindingKind::SecondBeginning,
                 line,
                 "the beginning of the thread this one was forked from",
                 None,
             );
         } else {
             let resume = Some("the agent goes by the first");
-            found.fault(What::SecondBeginning, line, "the rollout begins a second time", resume);
+            found.fault(FindingKind::SecondBeginning, line, "the rollout begins a second time", resume);
         }
     }
-    found.more(if is_fork { Weight::Note } else { Weight::Fault }, survey.more_metas);
+    found.more(if is_fork { FindingSeverity::Note } else { FindingSeverity::Fault }, survey.more_metas);
     Ok(())
 }
 
-fn tools(file: &File, survey: &Survey, found: &mut Found<'_>) -> std::io::Result<()> {
+fn tools(file: &File, survey: &TranscriptIndex, found: &mut FindingCollector<'_>) -> std::io::Result<()> {
     let is_cut = survey.is_cut;
-    let mut odd: Vec<(u32, What, u32)> = Vec::new();
+    let mut odd: Vec<(u32, FindingKind, u32)> = Vec::new();
     for tool in &survey.tools {
         match (tool.used_in, tool.result_in) {
-            (NONE, result) if !is_cut => odd.push((result, What::ResultWithoutCall, NONE)),
-            (used, NONE) if used != NONE && !is_cut => odd.push((used, What::CallWithoutResult, NONE)),
+            (NONE, result) if !is_cut => odd.push((result, FindingKind::ResultWithoutCall, NONE)),
+            (used, NONE) if used != NONE && !is_cut => odd.push((used, FindingKind::CallWithoutResult, NONE)),
             (_, _) => {}
         }
-        // There may be hundreds of thousands, and only the first ones are told.
+        // There may be hundreds of thousands, and only the first ones are reported.
         if odd.len() > 4 * MAX_FINDINGS {
             odd.sort_unstable_by_key(|(record, ..)| *record);
-            found.few(&mut odd);
+            found.limit(&mut odd);
         }
     }
     let tool = |at: u32| survey.tools[at as usize];
     odd.extend(
-        survey.answered_twice.iter().map(|(at, record)| (*record, What::SecondResult, tool(*at).result_in)),
+        survey
+            .answered_twice
+            .iter()
+            .map(|(at, record)| (*record, FindingKind::SecondResult, tool(*at).result_in)),
     );
-    odd.extend(survey.used_twice.iter().map(|(at, record)| (*record, What::SecondCall, tool(*at).used_in)));
+    odd.extend(
+        survey.used_twice.iter().map(|(at, record)| (*record, FindingKind::SecondCall, tool(*at).used_in)),
+    );
     odd.sort_unstable_by_key(|(record, ..)| *record);
-    found.few(&mut odd);
+    found.limit(&mut odd);
     let lines = survey.lines_of(&odd.iter().map(|(record, ..)| *record).collect::<Vec<_>>());
-    let all = words::fetch(file, survey, lines.iter().copied())?;
-    let is_claude = survey.kind == Some(Kind::Claude);
-    let is_any_open = odd.iter().any(|(_, what, _)| *what == What::CallWithoutResult);
-    let tip = if is_any_open { shape::tip(survey) } else { NONE };
+    let all = record_excerpts::fetch_excerpts(file, survey, lines.iter().copied())?;
+    let is_claude = survey.kind == Some(TranscriptKind::Claude);
+    let is_any_open = odd.iter().any(|(_, what, _)| *what == FindingKind::CallWithoutResult);
+    let tip = if is_any_open { conversation_graph::tip(survey) } else { NONE };
     for ((record, what, other), line) in odd.into_iter().zip(lines) {
         let name = all.get(&line).and_then(|words| words.tool.as_deref()).unwrap_or("a tool");
         let other = if other == NONE { 0 } else { survey.line_of(other) };
         match what {
-            What::CallWithoutResult => {
+            FindingKind::CallWithoutResult => {
                 let word = if is_claude { "interrupted" } else { "aborted" };
-                found.push(Finding {
+                found.push(TranscriptFinding {
                     what,
-                    weight: Weight::Fault,
+                    weight: FindingSeverity::Fault,
                     line,
                     text: format!("{name} was called and there is no result"),
                     resume: Some(format!("the model is told that the call was {word}")),
@@ -484,7 +504,7 @@ fn tools(file: &File, survey: &Survey, found: &mut Found<'_>) -> std::io::Result
                     may_be_at_work: record >= tip,
                 });
             }
-            What::ResultWithoutCall => {
+            FindingKind::ResultWithoutCall => {
                 found.fault(
                     what,
                     line,
@@ -492,7 +512,7 @@ fn tools(file: &File, survey: &Survey, found: &mut Found<'_>) -> std::io::Result
                     Some("the agent leaves it out"),
                 );
             }
-            What::SecondResult => {
+            FindingKind::SecondResult => {
                 let made_up =
                     if survey.is(record, bit::INTERRUPTED) { ", made up by another writer" } else { "" };
                 found.fault(

@@ -1,12 +1,12 @@
 //! Claude Code's transcripts: `projects/<directory>/<id>.jsonl`.
 //!
 //! Records with a `uuid` form a tree by `parentUuid`; attachments are part of it, and after a compaction
-//! `logicalParentUuid` goes on where the tree was cut. What belongs to a turn descends from its prompt, up to
-//! the next prompt. A prompt is a user record (its `uuid` is the one we gave), an attachment `queued_command`
-//! if it was taken into a running turn, one line of a user record if several waited and were merged, or a system
-//! record `local_command`.
-//! Promise: two writers whose records lie mixed are told apart by the tree; what a sub-agent said is not an answer.
-//! Not here: doubts about what was found (see [`judge`]). Start with [`fate`].
+//! `logicalParentUuid` continues where the tree was cut. The records of a turn descend from its prompt, up to the next
+//! prompt. A prompt is a user record (its `uuid` is the one that berth gave), an attachment `queued_command` if it
+//! joined a running turn, one line of a user record if several waiting prompts were merged, or a system record
+//! `local_command`.
+//! Promise: two writers with mixed records are distinguished by the tree; words of a sub-agent are not an answer.
+//! Not here: the decision about doubtful results (see [`decide_fate`]). Start with [`fate`].
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -17,40 +17,43 @@ use std::ops::ControlFlow;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::head::Id;
-use crate::lines::{self, Line};
-use crate::{Asked, End, Fate, MAX_ANSWER_BYTES, Match, Scan, judge, moment};
+use crate::lines::{self, TranscriptLine};
+use crate::record_summary::IdHash;
+use crate::{
+    GivenPrompt, MAX_ANSWER_BYTES, PromptMatch, ScannedEnd, TurnFate, TurnScan, decide_fate,
+    parse_timestamp_ms,
+};
 
-/// How the marks of a broken off turn begin.
+/// Beginning of Claude Code's note on an interrupted turn.
 const INTERRUPTED: &str = "[Request interrupted by user";
-/// How a hook's wish to go on begins, after an answer that would have been the end.
+/// Beginning of a hook's request to go on, after an answer that would have ended the turn.
 const HOOK_SAID: &str = "Stop hook feedback:";
-/// How many blocks a message may have.
+/// Limit for the blocks of a message.
 const MOST_BLOCKS: usize = 10_000;
 const STDOUT: (&str, &str) = ("<local-command-stdout>", "</local-command-stdout>");
 const STDERR: (&str, &str) = ("<local-command-stderr>", "</local-command-stderr>");
 
-pub(crate) fn fate(file: impl Read, asked: &Asked<'_>) -> io::Result<Fate> {
-    let mut scan = Scanner { asked: *asked, turn: None, is_queued: false, bad: 0 };
+pub(crate) fn fate(file: impl Read, asked: &GivenPrompt<'_>) -> io::Result<TurnFate> {
+    let mut scan = ClaudeScanner { asked: *asked, turn: None, is_queued: false, bad: 0 };
     lines::each(file, |line| {
         scan.line(line);
         ControlFlow::Continue(())
     })?;
     let leaves_other_traces = asked.text.trim_start().starts_with('/');
     if scan.turn.is_none() && leaves_other_traces {
-        return Ok(Fate::CannotTell {
+        return Ok(TurnFate::CannotTell {
             why: "the prompt is a command to the agent itself, and left no trace that is known".to_owned(),
         });
     }
-    Ok(judge(scan.finish(), asked))
+    Ok(decide_fate(scan.finish(), asked))
 }
 
-/// Whether anything was said.
+/// True if the conversation has any prompt or answer.
 pub(crate) fn has_words(file: &File) -> io::Result<bool> {
     let mut has = false;
     lines::each(file, |line| {
-        if let Line::Whole(line) = line
-            && let Ok(Head { kind }) = serde_json::from_slice(line)
+        if let TranscriptLine::Whole(line) = line
+            && let Ok(ClaudeRecordType { kind }) = serde_json::from_slice(line)
         {
             has = matches!(&*kind, "user" | "assistant");
         }
@@ -59,44 +62,44 @@ pub(crate) fn has_words(file: &File) -> io::Result<bool> {
     Ok(has)
 }
 
-struct Scanner<'a> {
-    asked: Asked<'a>,
-    turn: Option<Turn>,
-    /// The agent took the prompt into its queue, and no record of ours followed yet.
+struct ClaudeScanner<'a> {
+    asked: GivenPrompt<'a>,
+    turn: Option<ClaudeTurnScan>,
+    /// True if the agent put the prompt into its queue, and no record of the turn has followed yet.
     is_queued: bool,
-    /// Records that could not be read.
+    /// Number of records that could not be read.
     bad: usize,
 }
 
-/// What was found of the turn.
-struct Turn {
-    by: Match,
+/// State of the turn while its records are read.
+struct ClaudeTurnScan {
+    by: PromptMatch,
     at_ms: Option<u64>,
-    /// The records of the turn. The next prompt is not among them, nor what descends from it.
-    chain: HashSet<Id>,
-    /// Tools that were asked for and have no result.
-    tools: HashSet<Id>,
-    /// The last message of the model, and what text it has.
-    message: Id,
+    /// Records of the turn, without the next prompt and its descendants.
+    chain: HashSet<IdHash>,
+    /// Tool calls without a result.
+    tools: HashSet<IdHash>,
+    /// Id of the last message of the model, for its text.
+    message: IdHash,
     answer: String,
-    end: End,
+    end: ScannedEnd,
     bad: usize,
 }
 
-impl Scanner<'_> {
-    fn line(&mut self, line: Line<'_>) {
+impl ClaudeScanner<'_> {
+    fn line(&mut self, line: TranscriptLine<'_>) {
         let read = match line {
-            Line::Whole(line) => match serde_json::from_slice::<Head<'_>>(line) {
+            TranscriptLine::Whole(line) => match serde_json::from_slice::<ClaudeRecordType<'_>>(line) {
                 Ok(head) => match &*head.kind {
                     "user" | "assistant" | "attachment" | "system" | "queue-operation" => {
                         let record = serde_json::from_slice::<Value>(line).ok();
-                        record.filter(|it| !has_too_much(it)).map(|it| self.record(&it)).is_some()
+                        record.filter(|it| !has_too_many_blocks(it)).map(|it| self.record(&it)).is_some()
                     }
                     _ => true,
                 },
                 Err(_) => false,
             },
-            Line::TooLong => false,
+            TranscriptLine::TooLong => false,
         };
         if !read {
             self.bad += 1;
@@ -111,22 +114,23 @@ impl Scanner<'_> {
             return;
         }
         if record["type"] == "queue-operation" {
-            self.is_queued |= record["operation"] == "enqueue" && Content(&record["content"]).is(&self.asked);
+            self.is_queued |=
+                record["operation"] == "enqueue" && ClaudeContent(&record["content"]).is(&self.asked);
             return;
         }
         let by = self.is_prompt(record);
-        // Words never outdo an id.
-        let outdoes = |turn: &Turn| by.is_some_and(|by| by >= turn.by);
+        // An id always outweighs equal words.
+        let outdoes = |turn: &ClaudeTurnScan| by.is_some_and(|by| by >= turn.by);
         if let Some(by) = by.filter(|_| self.turn.as_ref().is_none_or(outdoes)) {
             self.is_queued = false;
-            self.turn = Some(Turn {
+            self.turn = Some(ClaudeTurnScan {
                 by,
-                at_ms: record["timestamp"].as_str().and_then(moment),
+                at_ms: record["timestamp"].as_str().and_then(parse_timestamp_ms),
                 chain: record["uuid"].as_str().map(id).into_iter().collect(),
                 tools: HashSet::new(),
-                message: Id::default(),
+                message: IdHash::default(),
                 answer: String::new(),
-                end: End::Open("the agent's record has the prompt and no answer".to_owned()),
+                end: ScannedEnd::Open("the agent's record has the prompt and no answer".to_owned()),
                 bad: 0,
             });
         } else if let Some(turn) = &mut self.turn {
@@ -134,13 +138,13 @@ impl Scanner<'_> {
         }
     }
 
-    /// Whether this is the prompt, and how that is known.
-    fn is_prompt(&self, record: &Value) -> Option<Match> {
+    /// Returns how this record was recognised as the prompt; `None` if it is not.
+    fn is_prompt(&self, record: &Value) -> Option<PromptMatch> {
         let asked = &self.asked;
         let has_id = |id: &Value| asked.id.is_some_and(|ours| id == ours);
         let (is_id, is_words) = match record["type"].as_str()? {
             "user" => {
-                let content = Content(&record["message"]["content"]);
+                let content = ClaudeContent(&record["message"]["content"]);
                 if content.blocks().any(|block| block["tool_use_id"].is_string()) {
                     return None;
                 }
@@ -148,7 +152,7 @@ impl Scanner<'_> {
                 let is_line = self.is_queued && content.has_lines(asked.text);
                 let is_words = content.is(asked) && record["isMeta"] != true;
                 let is_command = asked.text.trim_start().starts_with('/');
-                // An id alone is not enough: another session of ours may have given it to other words.
+                // An id alone is not enough: another session of berth may have given it to other words.
                 let is_id =
                     has_id(&record["uuid"]) && (is_words || is_command || content.has_lines(asked.text));
                 (is_id || is_merged, is_words || is_line && !record["promptSource"].is_null())
@@ -158,27 +162,27 @@ impl Scanner<'_> {
                 if attachment["type"] != "queued_command" {
                     return None;
                 }
-                let is_words = Content(&attachment["prompt"]).is(asked);
+                let is_words = ClaudeContent(&attachment["prompt"]).is(asked);
                 (has_id(&attachment["source_uuid"]) && is_words, is_words)
             }
             "system" if record["subtype"] == "local_command" => {
-                let is_words = Content(&record["content"]).is(asked);
+                let is_words = ClaudeContent(&record["content"]).is(asked);
                 (has_id(&record["submitUuid"]) && is_words, is_words)
             }
             _ => return None,
         };
-        if is_id { Some(Match::Id) } else { is_words.then_some(Match::Words) }
+        if is_id { Some(PromptMatch::Id) } else { is_words.then_some(PromptMatch::Words) }
     }
 
-    fn finish(self) -> Scan {
+    fn finish(self) -> TurnScan {
         match self.turn {
-            None => Scan::Missing { bad: self.bad },
-            Some(turn) => Scan::Found { by: turn.by, at_ms: turn.at_ms, bad: turn.bad, end: turn.end },
+            None => TurnScan::Missing { bad: self.bad },
+            Some(turn) => TurnScan::Found { by: turn.by, at_ms: turn.at_ms, bad: turn.bad, end: turn.end },
         }
     }
 }
 
-impl Turn {
+impl ClaudeTurnScan {
     /// A record after the prompt.
     fn follow(&mut self, record: &Value) {
         let parent = record["parentUuid"].as_str().or(record["logicalParentUuid"].as_str());
@@ -192,7 +196,7 @@ impl Turn {
                 true
             }
             "system" if record["subtype"] == "local_command" => {
-                Content(&record["content"]).text().is_some_and(|text| self.command_said(text))
+                ClaudeContent(&record["content"]).text().is_some_and(|text| self.command_said(text))
             }
             _ => true,
         };
@@ -201,12 +205,12 @@ impl Turn {
         }
     }
 
-    /// False if this is the next prompt.
+    /// Reads a user record; false if it is the next prompt.
     fn user(&mut self, record: &Value) -> bool {
         if record["message"].is_null() {
             return true;
         }
-        let content = Content(&record["message"]["content"]);
+        let content = ClaudeContent(&record["message"]["content"]);
         let mut is_result = false;
         for tool in content.blocks().filter_map(|block| block["tool_use_id"].as_str()) {
             self.tools.remove(&id(tool));
@@ -215,23 +219,24 @@ impl Turn {
         let text = content.text().unwrap_or_default();
         let is_meta = record["isMeta"] == true;
         if text.starts_with(INTERRUPTED) {
-            self.end = End::BrokenOff("the agent wrote down that the turn was interrupted".to_owned());
+            self.end = ScannedEnd::BrokenOff("the agent wrote down that the turn was interrupted".to_owned());
         } else if text.starts_with(HOOK_SAID) && is_meta {
-            self.end = End::Open("a hook made the agent go on, and there is no answer after that".to_owned());
+            self.end =
+                ScannedEnd::Open("a hook made the agent go on, and there is no answer after that".to_owned());
         } else {
             return self.command_said(text) || is_result || is_meta || record["isCompactSummary"] == true;
         }
         true
     }
 
-    /// What a command of the agent's own printed is the answer to it.
+    /// The output of one of the agent's own commands is the answer to that command.
     fn command_said(&mut self, text: &str) -> bool {
         let inside =
             |(begin, end): (&str, &str)| text.strip_prefix(begin)?.strip_suffix(end).map(str::to_owned);
         if let Some(said) = inside(STDOUT) {
-            self.end = End::Done(said);
+            self.end = ScannedEnd::Done(said);
         } else if let Some(said) = inside(STDERR) {
-            self.end = End::Failed(said);
+            self.end = ScannedEnd::Failed(said);
         } else {
             return false;
         }
@@ -243,13 +248,13 @@ impl Turn {
         if message.is_null() {
             return;
         }
-        let content = Content(&message["content"]);
+        let content = ClaudeContent(&message["content"]);
         if record["isApiErrorMessage"] == true {
             let why = content.text().unwrap_or("the model could not be asked");
-            self.end = End::Rejected(why.to_owned());
+            self.end = ScannedEnd::Rejected(why.to_owned());
             return;
         }
-        // What the agent makes up itself: "No response requested." where an answer is missing.
+        // Text that the agent makes up itself: "No response requested." where an answer is missing.
         if message["model"] == "<synthetic>" {
             return;
         }
@@ -261,7 +266,7 @@ impl Turn {
         for block in content.blocks() {
             match block["type"].as_str().unwrap_or_default() {
                 "tool_use" => self.tools.extend(block["id"].as_str().map(id)),
-                // A little more than is kept, so that it shows that it was cut.
+                // A little more than the limit is kept, so that a cut shows.
                 "text" if self.answer.len() <= MAX_ANSWER_BYTES => {
                     let text = block["text"].as_str().unwrap_or_default();
                     self.answer.push_str(&text[..text.floor_char_boundary(MAX_ANSWER_BYTES + 4)]);
@@ -270,53 +275,53 @@ impl Turn {
             }
         }
         if record["isAbortedMidStream"] == true {
-            self.end = End::Open("the agent's record has the beginning of an answer".to_owned());
+            self.end = ScannedEnd::Open("the agent's record has the beginning of an answer".to_owned());
             return;
         }
         self.end = match message["stop_reason"].as_str() {
             _ if !self.tools.is_empty() => {
-                End::Open("the agent's record has a tool call without a result".to_owned())
+                ScannedEnd::Open("the agent's record has a tool call without a result".to_owned())
             }
-            Some("end_turn" | "stop_sequence") => End::Done(self.answer.clone()),
-            Some("refusal") => End::Failed(match self.answer.as_str() {
+            Some("end_turn" | "stop_sequence") => ScannedEnd::Done(self.answer.clone()),
+            Some("refusal") => ScannedEnd::Failed(match self.answer.as_str() {
                 "" => "the model refused to answer".to_owned(),
                 said => format!("the model refused to answer: {said}"),
             }),
-            Some("tool_use") => End::Open("the agent's record ends after a tool call".to_owned()),
-            // The agent asks the model to go on after these, so this may or may not have been all.
+            Some("tool_use") => ScannedEnd::Open("the agent's record ends after a tool call".to_owned()),
+            // The agent asks the model to go on after these, so the answer may or may not be complete.
             Some(reason) => {
-                End::Unclear(format!("the last answer in the agent's record ended with {reason}"))
+                ScannedEnd::Unclear(format!("the last answer in the agent's record ended with {reason}"))
             }
             None if self.answer.is_empty() => {
-                End::Open("the agent's record has thoughts and no answer".to_owned())
+                ScannedEnd::Open("the agent's record has thoughts and no answer".to_owned())
             }
-            None => End::Unclear("the last answer in the agent's record has no end".to_owned()),
+            None => ScannedEnd::Unclear("the last answer in the agent's record has no end".to_owned()),
         };
     }
 }
 
-/// Nobody can say what is in a record with so much in it.
-fn has_too_much(record: &Value) -> bool {
+/// A record with so many blocks is not examined.
+fn has_too_many_blocks(record: &Value) -> bool {
     record["message"]["content"].as_array().is_some_and(|blocks| blocks.len() > MOST_BLOCKS)
 }
 
-/// An id, in short: they may be of any length, and there are many.
-fn id(id: &str) -> Id {
-    Id::of(id.as_bytes())
+/// A shortened id: ids may be of any length, and there are many.
+fn id(id: &str) -> IdHash {
+    IdHash::of(id.as_bytes())
 }
 
-/// Enough to know whether the rest is of interest.
+/// Fields that tell whether the rest of a record is of interest.
 #[derive(Deserialize)]
-struct Head<'a> {
+struct ClaudeRecordType<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
 }
 
-/// What a record or its message says: words, a list of blocks, or what is of no interest.
+/// Content of a record or its message: words, a list of blocks, or anything else.
 #[derive(Clone, Copy)]
-pub(crate) struct Content<'a>(pub(crate) &'a Value);
+pub(crate) struct ClaudeContent<'a>(pub(crate) &'a Value);
 
-impl<'a> Content<'a> {
+impl<'a> ClaudeContent<'a> {
     fn blocks(self) -> impl Iterator<Item = &'a Value> {
         self.0.as_array().into_iter().flatten()
     }
@@ -330,16 +335,16 @@ impl<'a> Content<'a> {
         self.texts().next()
     }
 
-    /// The text, if there is one text and not several.
+    /// The text, if there is exactly one.
     fn text(self) -> Option<&'a str> {
         self.first_text().filter(|_| self.texts().nth(1).is_none())
     }
 
-    fn is(self, asked: &Asked<'_>) -> bool {
+    fn is(self, asked: &GivenPrompt<'_>) -> bool {
         self.text().is_some_and(|text| asked.is_text(text))
     }
 
-    /// Whether the text is there as whole lines among others.
+    /// True if the text is in it as whole lines among others.
     fn has_lines(self, text: &str) -> bool {
         let Some(all) = self.text() else { return false };
         let is_edge = |byte: Option<&u8>| byte.is_none_or(|byte| *byte == b'\n');

@@ -1,10 +1,10 @@
 //! Codex's rollouts: `sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`.
 //!
-//! Lines of `{timestamp, type, payload}` in the order they happened. A prompt is a completed item `UserMessage`
-//! (its `client_id` is the one we gave) or, from older versions, an event `user_message`. It names its turn, and
-//! so does the end: `task_complete`, with an error if the turn failed, or `turn_aborted`.
-//! Promise: what belongs to another turn, earlier or later, decides nothing.
-//! Not here: doubts about what was found (see [`judge`]). Start with [`fate`].
+//! Lines of `{timestamp, type, payload}` in the order of events. A prompt is a completed item `UserMessage` (its
+//! `client_id` is the one that berth gave) or, from older versions, an event `user_message`. The prompt names its turn,
+//! and so does the end: `task_complete`, with an error if the turn failed, or `turn_aborted`.
+//! Promise: records of other turns, earlier or later ones, decide nothing.
+//! Not here: the decision about doubtful results (see [`decide_fate`]). Start with [`fate`].
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -14,28 +14,31 @@ use std::ops::ControlFlow;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::lines::{self, Line};
-use crate::{Asked, End, Fate, MAX_ANSWER_BYTES, Match, Scan, judge, moment};
+use crate::lines::{self, TranscriptLine};
+use crate::{
+    GivenPrompt, MAX_ANSWER_BYTES, PromptMatch, ScannedEnd, TurnFate, TurnScan, decide_fate,
+    parse_timestamp_ms,
+};
 
-pub(crate) fn fate(file: impl Read, asked: &Asked<'_>) -> io::Result<Fate> {
-    let mut scan = Scanner { asked: *asked, current: String::new(), turn: None, bad: 0 };
+pub(crate) fn fate(file: impl Read, asked: &GivenPrompt<'_>) -> io::Result<TurnFate> {
+    let mut scan = CodexScanner { asked: *asked, current: String::new(), turn: None, bad: 0 };
     lines::each(file, |line| {
         scan.line(line);
         ControlFlow::Continue(())
     })?;
     let scan = match scan.turn {
-        None => Scan::Missing { bad: scan.bad },
-        Some(Turn { by, at_ms, bad, end, .. }) => Scan::Found { by, at_ms, bad, end },
+        None => TurnScan::Missing { bad: scan.bad },
+        Some(CodexTurnScan { by, at_ms, bad, end, .. }) => TurnScan::Found { by, at_ms, bad, end },
     };
-    Ok(judge(scan, asked))
+    Ok(decide_fate(scan, asked))
 }
 
-/// Whether there is anything to take up.
+/// True if the rollout has anything to resume.
 pub(crate) fn has_words(file: &File) -> io::Result<bool> {
     let mut has = false;
     lines::each(file, |line| {
-        if let Line::Whole(line) = line
-            && let Ok(line) = serde_json::from_slice::<Type<'_>>(line)
+        if let TranscriptLine::Whole(line) = line
+            && let Ok(line) = serde_json::from_slice::<TypeField<'_>>(line)
         {
             has = line.kind == "session_meta";
         }
@@ -44,36 +47,38 @@ pub(crate) fn has_words(file: &File) -> io::Result<bool> {
     Ok(has)
 }
 
-struct Scanner<'a> {
-    asked: Asked<'a>,
-    /// The turn that began last, for records that do not name theirs.
+struct CodexScanner<'a> {
+    asked: GivenPrompt<'a>,
+    /// The turn that began last, for records that do not name their turn.
     current: String,
-    turn: Option<Turn>,
+    turn: Option<CodexTurnScan>,
     bad: usize,
 }
 
-struct Turn {
+struct CodexTurnScan {
     id: String,
-    by: Match,
+    by: PromptMatch,
     at_ms: Option<u64>,
-    /// What the agent said in it, message by message.
+    /// Answer of the agent in the turn, message by message.
     said: String,
-    end: End,
+    end: ScannedEnd,
     bad: usize,
 }
 
-impl Scanner<'_> {
-    fn line(&mut self, line: Line<'_>) {
+impl CodexScanner<'_> {
+    fn line(&mut self, line: TranscriptLine<'_>) {
         let read = match line {
-            Line::Whole(line) => match serde_json::from_slice::<Head<'_>>(line) {
+            TranscriptLine::Whole(line) => match serde_json::from_slice::<CodexRecordHead<'_>>(line) {
                 Ok(head) if head.is_of_interest() => serde_json::from_slice::<Value>(line)
                     .map(|record| self.event(&record["payload"], record["timestamp"].as_str()))
                     .is_ok(),
                 Ok(_) => true,
-                // Only events have to be of a known shape.
-                Err(_) => serde_json::from_slice::<Type<'_>>(line).is_ok_and(|line| line.kind != "event_msg"),
+                // Only events must have a known form.
+                Err(_) => {
+                    serde_json::from_slice::<TypeField<'_>>(line).is_ok_and(|line| line.kind != "event_msg")
+                }
             },
-            Line::TooLong => false,
+            TranscriptLine::TooLong => false,
         };
         if !read {
             self.bad += 1;
@@ -98,10 +103,10 @@ impl Scanner<'_> {
                 let Some(turn) = self.turn_of(&of) else { return };
                 turn.end = match &event["error"] {
                     Value::Null if turn.said.is_empty() => {
-                        End::Done(event["last_agent_message"].as_str().unwrap_or_default().to_owned())
+                        ScannedEnd::Done(event["last_agent_message"].as_str().unwrap_or_default().to_owned())
                     }
-                    Value::Null => End::Done(std::mem::take(&mut turn.said)),
-                    error => End::Rejected(match error["message"].as_str() {
+                    Value::Null => ScannedEnd::Done(std::mem::take(&mut turn.said)),
+                    error => ScannedEnd::Rejected(match error["message"].as_str() {
                         Some(message) => message.to_owned(),
                         None => error.to_string(),
                     }),
@@ -110,8 +115,9 @@ impl Scanner<'_> {
             ("turn_aborted", _) => {
                 let reason = event["reason"].as_str().unwrap_or("no reason given");
                 let Some(turn) = self.turn_of(&of) else { return };
-                turn.end =
-                    End::BrokenOff(format!("the agent wrote down that the turn was aborted: {reason}"));
+                turn.end = ScannedEnd::BrokenOff(format!(
+                    "the agent wrote down that the turn was aborted: {reason}"
+                ));
             }
             _ => {}
         }
@@ -122,29 +128,29 @@ impl Scanner<'_> {
             return;
         }
         let is_ours = self.asked.id.is_some() && client_id == self.asked.id;
-        let by = if is_ours { Match::Id } else { Match::Words };
-        // Words never outdo an id.
+        let by = if is_ours { PromptMatch::Id } else { PromptMatch::Words };
+        // An id always outweighs equal words.
         if self.turn.as_ref().is_some_and(|turn| by < turn.by) {
             return;
         }
-        self.turn = Some(Turn {
+        self.turn = Some(CodexTurnScan {
             id: turn,
             by,
-            at_ms: at.and_then(moment),
+            at_ms: at.and_then(parse_timestamp_ms),
             said: String::new(),
-            end: End::Open("the agent's record has the prompt and no end of the turn".to_owned()),
+            end: ScannedEnd::Open("the agent's record has the prompt and no end of the turn".to_owned()),
             bad: 0,
         });
     }
 
-    /// Our turn, if that is the one, and if it has no end yet.
-    fn turn_of(&mut self, id: &str) -> Option<&mut Turn> {
-        self.turn.as_mut().filter(|turn| turn.id == id && matches!(turn.end, End::Open(_)))
+    /// Our turn, if it has this id and no end yet.
+    fn turn_of(&mut self, id: &str) -> Option<&mut CodexTurnScan> {
+        self.turn.as_mut().filter(|turn| turn.id == id && matches!(turn.end, ScannedEnd::Open(_)))
     }
 
     fn said(&mut self, of: &str, words: &str) {
         let Some(turn) = self.turn_of(of) else { return };
-        // A little more than is kept, so that it shows that it was cut.
+        // A little more than the limit is kept, so that a cut shows.
         if turn.said.len() <= MAX_ANSWER_BYTES {
             if !turn.said.is_empty() && !words.is_empty() {
                 turn.said.push_str("\n\n");
@@ -154,43 +160,43 @@ impl Scanner<'_> {
     }
 }
 
-/// All text in a list of parts.
+/// The whole text of a list of parts.
 fn words(parts: &Value) -> String {
     parts.as_array().into_iter().flatten().filter_map(|part| part["text"].as_str()).collect()
 }
 
-/// Enough to know whether the rest is of interest.
+/// Fields that tell whether the rest of a record is of interest.
 #[derive(Deserialize)]
-struct Head<'a> {
+struct CodexRecordHead<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    payload: Payload<'a>,
+    payload: CodexPayload<'a>,
 }
 
 #[derive(Deserialize)]
-struct Type<'a> {
+struct TypeField<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
 }
 
 #[derive(Deserialize, Default)]
-struct Payload<'a> {
+struct CodexPayload<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    item: Item<'a>,
+    item: CodexItem<'a>,
 }
 
 #[derive(Deserialize, Default)]
-struct Item<'a> {
+struct CodexItem<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Cow<'a, str>,
 }
 
-impl Head<'_> {
+impl CodexRecordHead<'_> {
     fn is_of_interest(&self) -> bool {
-        let Payload { kind, item } = &self.payload;
+        let CodexPayload { kind, item } = &self.payload;
         self.kind == "event_msg"
             && match &**kind {
                 "item_completed" => matches!(&*item.kind, "UserMessage" | "AgentMessage"),

@@ -1,44 +1,44 @@
-//! One JSON value, checked and walked through without keeping it.
+//! JSON reader: checks one value and visits its parts without keeping it.
 //!
-//! Promise: a value is accepted if and only if it is well-formed JSON (RFC 8259, not nested deeper than
-//! [`MAX_DEPTH`]); a visitor hears of keys and scalars only from where they really are, however a string inside
-//! looks. Memory does not depend on the size of the value: whoever gives the bytes gives them in windows.
-//! Not here: whether the bytes are UTF-8 (see `lines`), what a key means (see `head`).
+//! Promise: a value is accepted if and only if it is well-formed JSON (RFC 8259, not nested deeper than [`MAX_DEPTH`]);
+//! a visitor gets keys and scalars only from their real places, never from inside of a string. Memory does not depend
+//! on the size of the value: the source gives its bytes in windows.
+//! Not here: the UTF-8 check (see `lines`), the meaning of a key (see `head`).
 //! Start with [`value`].
 
 use memchr::memchr2;
 
-/// How deep values may be nested.
+/// Limit for the nesting of values.
 pub(crate) const MAX_DEPTH: usize = 512;
-/// The longest text that is shown to a visitor. Ids, times and names of kinds are shorter.
+/// Limit for a text that a visitor gets. Ids, times and names of kinds are shorter.
 pub(crate) const MAX_SHOWN_BYTES: usize = 512;
 
-/// Where bytes come from.
-pub(crate) trait Bytes {
-    /// What can be looked at now. Empty at the end, and only there.
+/// Source of bytes.
+pub(crate) trait ByteSource {
+    /// The bytes that are in memory now. Empty at the end, and only there.
     fn window(&mut self) -> &[u8];
-    /// Passes over some of the window.
+    /// Skips this many bytes of the window.
     fn pass(&mut self, count: usize);
-    /// How far this is from the beginning of the file.
+    /// Offset of the window in the file.
     fn offset(&self) -> u64;
 }
 
-/// Bytes that are all there.
+/// Bytes that are in memory as a whole.
 #[derive(Debug)]
-pub(crate) struct Slice<'a> {
+pub(crate) struct SliceSource<'a> {
     all: &'a [u8],
     at: usize,
-    /// Where in the file it begins.
+    /// Offset of the first byte in the file.
     begins_at: u64,
 }
 
-impl<'a> Slice<'a> {
+impl<'a> SliceSource<'a> {
     pub(crate) fn new(all: &'a [u8], begins_at: u64) -> Self {
         Self { all, at: 0, begins_at }
     }
 }
 
-impl Bytes for Slice<'_> {
+impl ByteSource for SliceSource<'_> {
     fn window(&mut self) -> &[u8] {
         &self.all[self.at..]
     }
@@ -52,9 +52,9 @@ impl Bytes for Slice<'_> {
     }
 }
 
-/// What is not an object, an array or a string.
+/// A value that is not an object, an array or a string.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Plain {
+pub(crate) enum ScalarKind {
     True,
     False,
     Null,
@@ -63,38 +63,38 @@ pub(crate) enum Plain {
 
 /// A string value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Text<'a> {
-    /// As it is written, without the quotes; nothing if it is longer than is shown.
+pub(crate) struct JsonString<'a> {
+    /// The text as it is written, without the quotes; `None` if it is longer than the limit.
     pub(crate) raw: Option<&'a [u8]>,
-    /// Where its first quote is, and where it ends behind the last one.
+    /// Offset of the first quote, and offset after the last one.
     pub(crate) from: u64,
     pub(crate) to: u64,
 }
 
-/// Who is told what is in a value. `depth` is how many objects and arrays are around it.
-pub(crate) trait Visit {
-    /// A key in an object; the next value of this depth is its.
+/// Receiver of the parts of a value. `depth` is the number of objects and arrays around a part.
+pub(crate) trait JsonVisitor {
+    /// A key of an object; the next value of this depth belongs to it.
     fn key(&mut self, depth: usize, raw: &[u8]);
-    /// An object or an array begins in which things have this depth.
+    /// An object or an array begins; its parts have this depth.
     fn open(&mut self, depth: usize, is_object: bool);
-    fn text(&mut self, depth: usize, text: Text<'_>);
-    fn plain(&mut self, depth: usize, plain: Plain, from: u64, to: u64);
+    fn text(&mut self, depth: usize, text: JsonString<'_>);
+    fn plain(&mut self, depth: usize, plain: ScalarKind, from: u64, to: u64);
 }
 
-/// Why something is not a value.
+/// Reason why bytes are not a JSON value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Wrong {
-    /// It ended too early.
+pub(crate) enum JsonError {
+    /// The value ended too early.
     Ended,
-    /// A byte that cannot be there.
+    /// A byte that is not allowed at this place.
     Odd,
-    /// It is nested too deep to be looked at.
+    /// The value is nested too deep to be examined.
     Deep,
 }
 
-/// Passes over one value, which begins with the next byte that is no space.
-pub(crate) fn value(bytes: &mut impl Bytes, visit: &mut impl Visit) -> Result<(), Wrong> {
-    let mut stack = Stack::default();
+/// Reads one value, which begins with the next byte that is not a space.
+pub(crate) fn value(bytes: &mut impl ByteSource, visit: &mut impl JsonVisitor) -> Result<(), JsonError> {
+    let mut stack = ContainerStack::default();
     loop {
         match next(bytes)? {
             b'{' => {
@@ -123,21 +123,21 @@ pub(crate) fn value(bytes: &mut impl Bytes, visit: &mut impl Visit) -> Result<()
             b'"' => {
                 let from = bytes.offset();
                 let depth = stack.depth;
-                string(bytes, |raw, to| visit.text(depth, Text { raw, from, to }))?;
+                string(bytes, |raw, to| visit.text(depth, JsonString { raw, from, to }))?;
             }
             first => {
                 let from = bytes.offset();
                 let plain = match first {
-                    b't' => word(bytes, b"true", Plain::True)?,
-                    b'f' => word(bytes, b"false", Plain::False)?,
-                    b'n' => word(bytes, b"null", Plain::Null)?,
+                    b't' => word(bytes, b"true", ScalarKind::True)?,
+                    b'f' => word(bytes, b"false", ScalarKind::False)?,
+                    b'n' => word(bytes, b"null", ScalarKind::Null)?,
                     b'-' | b'0'..=b'9' => number(bytes)?,
-                    _ => return Err(Wrong::Odd),
+                    _ => return Err(JsonError::Odd),
                 };
                 visit.plain(stack.depth, plain, from, bytes.offset());
             }
         }
-        // A value is over: what follows belongs to what is around it.
+        // A value has ended: the next byte belongs to the container around it.
         loop {
             let Some(is_object) = stack.top() else { return Ok(()) };
             match (next(bytes)?, is_object) {
@@ -155,23 +155,23 @@ pub(crate) fn value(bytes: &mut impl Bytes, visit: &mut impl Visit) -> Result<()
                     bytes.pass(1);
                     stack.pop();
                 }
-                (_, _) => return Err(Wrong::Odd),
+                (_, _) => return Err(JsonError::Odd),
             }
         }
     }
 }
 
-/// Which of the containers around are objects.
+/// Stack of the containers around the current place: true for an object.
 #[derive(Default)]
-struct Stack {
+struct ContainerStack {
     depth: usize,
     objects: [u64; MAX_DEPTH / 64],
 }
 
-impl Stack {
-    fn push(&mut self, is_object: bool) -> Result<(), Wrong> {
+impl ContainerStack {
+    fn push(&mut self, is_object: bool) -> Result<(), JsonError> {
         if self.depth == MAX_DEPTH {
-            return Err(Wrong::Deep);
+            return Err(JsonError::Deep);
         }
         let (word, bit) = (self.depth / 64, 1 << (self.depth % 64));
         if is_object {
@@ -193,37 +193,37 @@ impl Stack {
     }
 }
 
-fn peek(bytes: &mut impl Bytes) -> Option<u8> {
+fn peek(bytes: &mut impl ByteSource) -> Option<u8> {
     bytes.window().first().copied()
 }
 
-/// The next byte that is no space; it is not passed over.
+/// The next byte that is not a space; it is not consumed.
 #[inline]
-fn next(bytes: &mut impl Bytes) -> Result<u8, Wrong> {
+fn next(bytes: &mut impl ByteSource) -> Result<u8, JsonError> {
     loop {
         match peek(bytes) {
             Some(b' ' | b'\t' | b'\r' | b'\n') => bytes.pass(1),
             Some(byte) => return Ok(byte),
-            None => return Err(Wrong::Ended),
+            None => return Err(JsonError::Ended),
         }
     }
 }
 
 /// A key with its colon.
-fn key(bytes: &mut impl Bytes, visit: &mut impl Visit, depth: usize) -> Result<(), Wrong> {
+fn key(bytes: &mut impl ByteSource, visit: &mut impl JsonVisitor, depth: usize) -> Result<(), JsonError> {
     if peek(bytes) != Some(b'"') {
-        return Err(if peek(bytes).is_none() { Wrong::Ended } else { Wrong::Odd });
+        return Err(if peek(bytes).is_none() { JsonError::Ended } else { JsonError::Odd });
     }
     string(bytes, |raw, _| visit.key(depth, raw.unwrap_or_default()))?;
     if next(bytes)? != b':' {
-        return Err(Wrong::Odd);
+        return Err(JsonError::Odd);
     }
     bytes.pass(1);
     Ok(())
 }
 
-/// A string; the next byte is its first quote. `seen` gets what is between the quotes, and where it ended.
-fn string<B: Bytes>(bytes: &mut B, seen: impl FnOnce(Option<&[u8]>, u64)) -> Result<(), Wrong> {
+/// A string; the next byte is its first quote. `seen` gets the text between the quotes, and the offset of its end.
+fn string<B: ByteSource>(bytes: &mut B, seen: impl FnOnce(Option<&[u8]>, u64)) -> Result<(), JsonError> {
     bytes.pass(1);
     let mut shown: Vec<u8> = Vec::new();
     let mut is_shown = true;
@@ -236,13 +236,13 @@ fn string<B: Bytes>(bytes: &mut B, seen: impl FnOnce(Option<&[u8]>, u64)) -> Res
     loop {
         let window = bytes.window();
         if window.is_empty() {
-            return Err(Wrong::Ended);
+            return Err(JsonError::Ended);
         }
         let end = memchr2(b'"', b'\\', window);
         let text = &window[..end.unwrap_or(window.len())];
-        // Without a way out in the middle this vectorizes.
+        // Without an early exit this loop vectorizes.
         if text.iter().fold(false, |has_control, byte| has_control | (*byte < 0x20)) {
-            return Err(Wrong::Odd);
+            return Err(JsonError::Odd);
         }
         show(text);
         let passed = text.len();
@@ -256,22 +256,22 @@ fn string<B: Bytes>(bytes: &mut B, seen: impl FnOnce(Option<&[u8]>, u64)) -> Res
             }
             Some(_) => {
                 bytes.pass(1);
-                let escaped = peek(bytes).ok_or(Wrong::Ended)?;
+                let escaped = peek(bytes).ok_or(JsonError::Ended)?;
                 bytes.pass(1);
                 show(&[b'\\', escaped]);
                 match escaped {
                     b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => {}
                     b'u' => {
                         for _ in 0..4 {
-                            let digit = peek(bytes).ok_or(Wrong::Ended)?;
+                            let digit = peek(bytes).ok_or(JsonError::Ended)?;
                             if !digit.is_ascii_hexdigit() {
-                                return Err(Wrong::Odd);
+                                return Err(JsonError::Odd);
                             }
                             show(&[digit]);
                             bytes.pass(1);
                         }
                     }
-                    _ => return Err(Wrong::Odd),
+                    _ => return Err(JsonError::Odd),
                 }
             }
         }
@@ -280,18 +280,18 @@ fn string<B: Bytes>(bytes: &mut B, seen: impl FnOnce(Option<&[u8]>, u64)) -> Res
     Ok(())
 }
 
-fn word(bytes: &mut impl Bytes, word: &[u8], means: Plain) -> Result<Plain, Wrong> {
+fn word(bytes: &mut impl ByteSource, word: &[u8], means: ScalarKind) -> Result<ScalarKind, JsonError> {
     for expected in word {
         match peek(bytes) {
             Some(byte) if byte == *expected => bytes.pass(1),
-            Some(_) => return Err(Wrong::Odd),
-            None => return Err(Wrong::Ended),
+            Some(_) => return Err(JsonError::Odd),
+            None => return Err(JsonError::Ended),
         }
     }
     Ok(means)
 }
 
-fn number(bytes: &mut impl Bytes) -> Result<Plain, Wrong> {
+fn number(bytes: &mut impl ByteSource) -> Result<ScalarKind, JsonError> {
     if peek(bytes) == Some(b'-') {
         bytes.pass(1);
     }
@@ -311,15 +311,15 @@ fn number(bytes: &mut impl Bytes) -> Result<Plain, Wrong> {
         }
         digits(bytes)?;
     }
-    Ok(Plain::Number)
+    Ok(ScalarKind::Number)
 }
 
 /// One digit or more.
-fn digits(bytes: &mut impl Bytes) -> Result<(), Wrong> {
+fn digits(bytes: &mut impl ByteSource) -> Result<(), JsonError> {
     match peek(bytes) {
         Some(b'0'..=b'9') => {}
-        Some(_) => return Err(Wrong::Odd),
-        None => return Err(Wrong::Ended),
+        Some(_) => return Err(JsonError::Odd),
+        None => return Err(JsonError::Ended),
     }
     while let Some(b'0'..=b'9') = peek(bytes) {
         bytes.pass(1);
@@ -334,11 +334,11 @@ mod tests {
 
     use super::*;
 
-    /// Writes down what it hears.
+    /// Records every call.
     #[derive(Default)]
-    struct Heard(Vec<String>);
+    struct JsonEventLog(Vec<String>);
 
-    impl Visit for Heard {
+    impl JsonVisitor for JsonEventLog {
         fn key(&mut self, depth: usize, raw: &[u8]) {
             self.0.push(format!("{depth} key {}", String::from_utf8_lossy(raw)));
         }
@@ -347,20 +347,20 @@ mod tests {
             self.0.push(format!("{depth} {}", if is_object { "{" } else { "[" }));
         }
 
-        fn text(&mut self, depth: usize, text: Text<'_>) {
+        fn text(&mut self, depth: usize, text: JsonString<'_>) {
             let raw = text.raw.map(|raw| String::from_utf8_lossy(raw).into_owned());
             self.0.push(format!("{depth} text {raw:?} {}..{}", text.from, text.to));
         }
 
-        fn plain(&mut self, depth: usize, plain: Plain, from: u64, to: u64) {
+        fn plain(&mut self, depth: usize, plain: ScalarKind, from: u64, to: u64) {
             self.0.push(format!("{depth} {plain:?} {from}..{to}"));
         }
     }
 
     /// Bytes in windows of this size.
-    struct Windows<'a>(&'a [u8], usize, usize);
+    struct ChunkedSource<'a>(&'a [u8], usize, usize);
 
-    impl Bytes for Windows<'_> {
+    impl ByteSource for ChunkedSource<'_> {
         fn window(&mut self) -> &[u8] {
             let end = (self.2 / self.1 + 1) * self.1;
             &self.0[self.2..end.min(self.0.len())]
@@ -375,14 +375,14 @@ mod tests {
         }
     }
 
-    /// Whether it is one value and nothing else, and what was heard.
+    /// True if the text is exactly one value, and the recorded calls.
     fn read(text: &[u8]) -> (bool, Vec<String>) {
-        let mut heard = Heard::default();
-        let mut slice = Slice::new(text, 0);
+        let mut heard = JsonEventLog::default();
+        let mut slice = SliceSource::new(text, 0);
         let is_value = value(&mut slice, &mut heard).is_ok() && next(&mut slice).is_err();
         for size in [1, 2, 3, 7] {
-            let mut again = Heard::default();
-            let mut windows = Windows(text, size, 0);
+            let mut again = JsonEventLog::default();
+            let mut windows = ChunkedSource(text, size, 0);
             let is_same = value(&mut windows, &mut again).is_ok() && next(&mut windows).is_err();
             assert_eq!((is_same, &again.0), (is_value, &heard.0), "in windows of {size}");
         }
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_values_are_heard_from_where_they_are() {
+    fn keys_and_values_are_visited_at_their_places() {
         let (is_value, heard) = read(br#"{"a":"}\"{","b":[{"a":null}, -1.5e3]}"#);
         assert!(is_value);
         let expected = [
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_passed_over_and_not_shown() {
+    fn a_long_text_is_skipped_and_not_shown() {
         let long = format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_SHOWN_BYTES + 1));
         let (is_value, heard) = read(long.as_bytes());
         assert!(is_value);
@@ -416,11 +416,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_too_deep_is_said_to_be() {
+    fn a_value_that_is_nested_too_deep_is_reported_as_such() {
         let deep = "[".repeat(MAX_DEPTH + 1);
-        assert_eq!(value(&mut Slice::new(deep.as_bytes(), 0), &mut Heard::default()), Err(Wrong::Deep));
+        assert_eq!(
+            value(&mut SliceSource::new(deep.as_bytes(), 0), &mut JsonEventLog::default()),
+            Err(JsonError::Deep)
+        );
         let fits = "[".repeat(MAX_DEPTH) + &"]".repeat(MAX_DEPTH);
-        assert_eq!(value(&mut Slice::new(fits.as_bytes(), 0), &mut Heard::default()), Ok(()));
+        assert_eq!(value(&mut SliceSource::new(fits.as_bytes(), 0), &mut JsonEventLog::default()), Ok(()));
     }
 
     /// Values, and things that almost are.
@@ -472,7 +475,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn what_serde_takes_for_json_is_json_here_and_nothing_else(text in almost_json()) {
+        fn a_text_is_json_here_exactly_if_serde_accepts_it(text in almost_json()) {
             let is_json = serde_json::from_str::<IgnoredAny>(&text).is_ok();
             prop_assert_eq!(read(text.as_bytes()).0, is_json, "{:?}", text);
         }

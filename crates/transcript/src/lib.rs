@@ -1,156 +1,159 @@
-//! Reads the transcripts that agents keep themselves.
+//! Reader of the transcripts that agents keep themselves.
 //!
-//! After a crash nobody heard how a turn ended. Claude Code and Codex write down what was said; [`fate`] looks
-//! there. Measured with Claude Code 2.1.325 and Codex 0.166.0: an agent reports the end of a turn only after
-//! it is in its transcript, so a transcript without the end is of a turn whose end nobody was told.
-//! Promise: [`Fate::Done`], [`Fate::Failed`], [`Fate::Rejected`] and [`Fate::Unfinished`] rest on records; whatever is torn, missing
-//! or ambiguous is [`Fate::CannotTell`]. However large a transcript is, no more than one
-//! record and one answer of it are in memory, and both have limits.
+//! After a crash the end of a turn may be unknown. Claude Code and Codex record their dialogue; [`fate`] looks there.
+//! Measured with Claude Code 2.1.325 and Codex 0.166.0: an agent reports the end of a turn only after writing it to its
+//! transcript, so if the transcript lacks the end, no client was told of one.
+//! Promise: [`TurnFate::Done`], [`TurnFate::Failed`], [`TurnFate::Rejected`] and [`TurnFate::Unfinished`] rest on records; a torn,
+//! missing or ambiguous record gives [`TurnFate::CannotTell`]. However large a transcript is, at most one record and one
+//! answer of it are in memory, and both have limits.
 //!
-//! And what they wrote can be broken: [`check`] finds that, [`tree`] shows it, [`repair`] makes a copy that is whole. All
-//! three go by a `survey` of the file. An original is never opened for writing.
-//! Not here: whether the agent's process is gone (the caller has proven that before it asks).
+//! A transcript may also be damaged: [`check`] finds the damage, [`tree`] shows the turns, [`repair`] makes a repaired
+//! copy. All three use a `survey` of the file. An original is never opened for writing.
+//! Not here: proof that the agent's process is gone (the caller has it before it asks).
 //! Start with [`fate`], and with [`check::check`].
 
 #![forbid(unsafe_code)]
 
-pub mod allowance;
 pub mod check;
 mod claude;
 mod codex;
-mod head;
+pub mod conversation_catalog;
+mod conversation_graph;
 mod json;
 mod lines;
-mod place;
+mod location;
+pub mod new_messages;
+pub mod read_budget;
+mod record_excerpts;
+mod record_scanner;
+mod record_summary;
 pub mod repair;
-mod shape;
-pub mod shelf;
-pub mod since;
-mod survey;
+mod transcript_index;
 pub mod tree;
-mod walk;
-mod words;
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
-pub use place::{EveryFile, Kind, Own, config_dir, every_file, is_plain_id, open, own};
-pub use survey::kind_in;
+pub use location::{
+    AllTranscripts, TranscriptKind, TranscriptPath, config_dir, every_file, is_plain_id, open, own,
+};
+pub use transcript_index::kind_in;
 
-/// How much of an answer is kept.
+/// Limit for an answer; the rest is cut.
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;
 
-/// How much of a transcript is read for the fate of a turn.
+/// Limit for the part of a transcript that is read for the fate of a turn.
 const MAX_FATE_BYTES: u64 = 64 << 20;
 /// How far a record's clock may be behind ours: both read the same one, not at the same moment.
 const CLOCK_SLACK_MS: u64 = 100;
 
-/// What became of a turn, by the agent's own record.
+/// Fate of a turn, by the agent's transcript.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Fate {
-    /// It came to its end, and this is what the agent said last.
+pub enum TurnFate {
+    /// The turn ended with this answer.
     Done {
-        /** It. */
+        /** Last text of the agent. */
         answer: String,
-        /** Whether that is only the beginning of it. */
+        /** True if the answer is cut to its beginning. */
         cut: bool,
     },
-    /// It came to its end without an answer.
+    /// The turn ended without an answer.
     Failed {
-        /** What the agent wrote down. */
+        /** The agent's own words. */
         why: String,
     },
-    /// It came to its end because the model could not be asked.
+    /// The turn ended because the model could not be asked.
     Rejected {
         /** The error that the agent wrote down. */
         why: String,
     },
-    /// It did not come to its end. What it did until then is done.
+    /// The turn did not end. Actions of the agent before that have happened.
     Unfinished {
-        /** What the record shows. */
+        /** State of the turn, in words. */
         why: String,
-        /** How far the record follows it. */
-        progress: Progress,
+        /** Last step of the turn that is in the record. */
+        progress: RecordedProgress,
     },
-    /// The record does not say.
+    /// The record does not show the fate.
     CannotTell {
-        /** Why not. */
+        /** Reason, in words. */
         why: String,
     },
 }
 
-/// How far the record of an agent follows a turn that has no end in it.
+/// Last step of an unfinished turn that is in the agent's record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Progress {
-    /// The prompt is not in it.
+pub enum RecordedProgress {
+    /// The record does not have the prompt.
     NoPrompt,
-    /// The prompt is in it, and no end.
+    /// The record has the prompt, and no end.
     Open,
-    /// It says that the turn was broken off.
+    /// The record says that the turn was interrupted.
     BrokenOff,
 }
 
 /// A prompt that was given to an agent: always the last one of its conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Asked<'a> {
-    /// What was said.
+pub struct GivenPrompt<'a> {
+    /// Text of the prompt.
     pub text: &'a str,
-    /// The id we gave it and the agent wrote down: the `uuid` of a message to Claude Code, the
-    /// `clientUserMessageId` of one to Codex. Without it the words alone have to do, and words repeat.
+    /// Id that berth gave the prompt and the agent recorded: the `uuid` of a message to Claude Code, the
+    /// `clientUserMessageId` of one to Codex. Without it only the words identify the prompt, and words repeat.
     pub id: Option<&'a str>,
-    /// When it was given, in milliseconds since 1970. Tells the same words, said before, from these.
+    /// Time of the prompt, in milliseconds since 1970. It distinguishes the prompt from earlier ones with equal words.
     pub given_at_ms: Option<u64>,
-    /// Whether the conversation began with it. An agent that dies early leaves no transcript at all then, and
-    /// that counts as proof: do not say so of one that was told to keep none (`--no-session-persistence`).
+    /// True if the conversation began with this prompt. An agent that dies early leaves no transcript at all then, and
+    /// that counts as proof: set it to false for an agent that was told to keep none (`--no-session-persistence`).
     pub first: bool,
-    /// Whether the machine has been up ever since. No agent syncs its transcript, so after a power cut the end
-    /// of a turn may be missing that was reached.
+    /// True if the machine was not rebooted since. Agents do not sync their transcripts, so after a power cut the end
+    /// of a finished turn may be missing.
     pub same_boot: bool,
-    /// Whether it was typed into a terminal, which changes blanks and line ends: then only the words are compared.
+    /// True if the prompt was typed into a terminal, which changes spaces and line ends: then only the words are
+    /// compared.
     pub typed: bool,
-    /// How long the record was when the prompt was given, in bytes: what is before that is not read.
+    /// Size of the record when the prompt was given, in bytes: the part before is not read.
     pub from_bytes: u64,
 }
 
-impl<'a> Asked<'a> {
-    /// Just the words, somewhere in a conversation, on a machine that stayed up.
+impl<'a> GivenPrompt<'a> {
+    /// A prompt of which only the words are known, on a machine that was not rebooted.
     pub fn new(text: &'a str) -> Self {
         Self { text, id: None, given_at_ms: None, first: false, same_boot: true, typed: false, from_bytes: 0 }
     }
 
-    /// Whether this is the text of the prompt.
+    /// True if this is the text of the prompt.
     fn is_text(&self, text: &str) -> bool {
         text == self.text || (self.typed && text.split_whitespace().eq(self.text.split_whitespace()))
     }
 
-    /// Whether a record with this time is of an earlier prompt.
+    /// True if a record with this time belongs to an earlier prompt.
     fn is_before(&self, record_ms: Option<u64>) -> bool {
         matches!((self.given_at_ms, record_ms), (Some(given), Some(record)) if record + CLOCK_SLACK_MS < given)
     }
 }
 
-/// What became of the last turn of a conversation, when the agent's process is proven to be gone. `env` is the
-/// environment the agent ran with: it says where the transcripts are. At most `MAX_FATE_BYTES` are read: a keeper
-/// answers no client meanwhile, and the agent can make its record as large as it likes.
+/// The fate of the last turn of a conversation, after the agent's process is proven to be gone. `env` is the agent's
+/// environment, which says where the transcripts are. At most `MAX_FATE_BYTES` are read: a keeper answers no client
+/// meanwhile, and the agent can make its record as large as it likes.
 pub fn fate(
     kind: &str,
     conversation_id: &str,
     env: impl Fn(&str) -> Option<OsString>,
-    asked: &Asked<'_>,
-) -> Fate {
-    let cannot_tell = |why: String| Fate::CannotTell { why };
-    let Some(kind) = Kind::of(kind) else {
-        return cannot_tell(format!("how {kind} keeps its conversations is not known"));
+    asked: &GivenPrompt<'_>,
+) -> TurnFate {
+    let cannot_tell = |why: String| TurnFate::CannotTell { why };
+    let Some(kind) = TranscriptKind::of(kind) else {
+        return cannot_tell(format!("berth cannot read the conversations of agent `{kind}`"));
     };
-    let mut files = match place::files(kind, conversation_id, &env) {
+    let mut files = match location::files(kind, conversation_id, &env) {
         Ok(files) => files,
         Err(why) => return cannot_tell(why),
     };
     let Some(found) = files.pop() else {
         let why = format!("{} kept no record of conversation {conversation_id}", kind.word());
-        let unfinished = |why| Fate::Unfinished { why, progress: Progress::NoPrompt };
+        let unfinished = |why| TurnFate::Unfinished { why, progress: RecordedProgress::NoPrompt };
         return if asked.first && asked.same_boot { unfinished(why) } else { cannot_tell(why) };
     };
     if let Some(other) = files.pop() {
@@ -159,7 +162,7 @@ pub fn fate(
             "there are two records of conversation {conversation_id}: {one} and {other}"
         ));
     }
-    let mut file = match place::open(&found.path) {
+    let mut file = match location::open(&found.path) {
         Ok(file) => file,
         Err(why) => return cannot_tell(why),
     };
@@ -170,11 +173,11 @@ pub fn fate(
         // The file may grow meanwhile.
         let tail = (&file).take(MAX_FATE_BYTES);
         let fate = match kind {
-            Kind::Claude => claude::fate(tail, asked)?,
-            Kind::Codex => codex::fate(tail, asked)?,
+            TranscriptKind::Claude => claude::fate(tail, asked)?,
+            TranscriptKind::Codex => codex::fate(tail, asked)?,
         };
         Ok(match fate {
-            Fate::Unfinished { progress: Progress::NoPrompt, .. } if !is_all => {
+            TurnFate::Unfinished { progress: RecordedProgress::NoPrompt, .. } if !is_all => {
                 cannot_tell(format!("only the last {} MiB of the record are read", MAX_FATE_BYTES >> 20))
             }
             fate => fate,
@@ -183,8 +186,8 @@ pub fn fate(
     read.unwrap_or_else(|error| cannot_tell(format!("cannot read {}: {error}", found.path.display())))
 }
 
-/// Moves to what was written since the prompt, unless another file is in the place of that one, and at most
-/// [`MAX_FATE_BYTES`] before the end. False if that leaves out records that were written since.
+/// Seeks to the records since the prompt, unless the file was replaced, and at most [`MAX_FATE_BYTES`] before the end.
+/// False if that skips records since the prompt.
 fn skip_to_tail(file: &mut File, from_bytes: u64) -> io::Result<bool> {
     let bytes = file.metadata()?.len();
     let from_bytes = if from_bytes > bytes { 0 } else { from_bytes };
@@ -198,124 +201,125 @@ fn skip_to_tail(file: &mut File, from_bytes: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether the agent has anything to take up under this id; `None` if that cannot be told. False for a file
-/// that is there and has nothing said in it: Claude Code neither resumes that nor starts anew under its id.
+/// True if the agent can resume a conversation with this id; `None` if unknown. False for an existing file without
+/// dialogue: Claude Code neither resumes it nor starts anew under its id.
 pub fn exists(kind: &str, conversation_id: &str, env: impl Fn(&str) -> Option<OsString>) -> Option<bool> {
-    let kind = Kind::of(kind)?;
-    let files = place::files(kind, conversation_id, &env).ok()?;
+    let kind = TranscriptKind::of(kind)?;
+    let files = location::files(kind, conversation_id, &env).ok()?;
     let mut any = false;
     for found in files.iter().filter(|found| !found.is_archived) {
-        let file: File = place::open(&found.path).ok()?;
+        let file: File = location::open(&found.path).ok()?;
         any |= match kind {
-            Kind::Claude => claude::has_words(&file).ok()?,
-            Kind::Codex => found.is_compressed || codex::has_words(&file).ok()?,
+            TranscriptKind::Claude => claude::has_words(&file).ok()?,
+            TranscriptKind::Codex => found.is_compressed || codex::has_words(&file).ok()?,
         };
     }
     Some(any)
 }
 
-/// The files that have a conversation, for whoever wants to read them: those that are compressed are left out.
+/// The readable files of a conversation: compressed ones are left out.
 pub fn files(
     kind: &str,
     conversation_id: &str,
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<PathBuf>, String> {
-    let Some(kind) = Kind::of(kind) else { return Ok(Vec::new()) };
-    let found = place::files(kind, conversation_id, &env)?.into_iter().filter(|found| !found.is_compressed);
-    Ok(found.map(|found| found.path).filter(|path| place::open(path).is_ok()).collect())
+    let Some(kind) = TranscriptKind::of(kind) else { return Ok(Vec::new()) };
+    let found =
+        location::files(kind, conversation_id, &env)?.into_iter().filter(|found| !found.is_compressed);
+    Ok(found.map(|found| found.path).filter(|path| location::open(path).is_ok()).collect())
 }
 
-/// Cuts an answer to what is kept, at the end of a character.
-fn keep(mut answer: String) -> Fate {
+/// Cuts an answer to the limit, at the end of a character.
+fn keep(mut answer: String) -> TurnFate {
     let cut = answer.len() > MAX_ANSWER_BYTES;
     answer.truncate(answer.floor_char_boundary(MAX_ANSWER_BYTES));
-    Fate::Done { answer, cut }
+    TurnFate::Done { answer, cut }
 }
 
-/// How a prompt was recognised.
+/// Evidence by which a prompt was recognised.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Match {
-    /// By its words.
+enum PromptMatch {
+    /// Equal words.
     Words,
-    /// By the id we gave it.
+    /// The id that berth gave the prompt.
     Id,
 }
 
-/// What a scan of a transcript came to, before the doubts.
+/// Raw result of reading a transcript.
 #[derive(Debug)]
-enum Scan {
-    /// The prompt is not there; `bad` records could not be read.
+enum TurnScan {
+    /// The prompt is missing; `bad` records could not be read.
     Missing { bad: usize },
     Found {
-        by: Match,
+        by: PromptMatch,
         at_ms: Option<u64>,
         /// Records after the prompt that could not be read.
         bad: usize,
-        end: End,
+        end: ScannedEnd,
     },
 }
 
-/// How far a turn got.
+/// Last step of a turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum End {
-    /// Not to its end, because the rest is missing.
+enum ScannedEnd {
+    /// The end is missing, for this reason.
     Open(String),
-    /// Not to its end, says the record itself.
+    /// The record itself says that the turn was interrupted.
     BrokenOff(String),
     Done(String),
     Failed(String),
     Rejected(String),
-    /// It got somewhere, and whether that is the end is not recorded.
+    /// The turn has an answer, but the record does not say whether it is complete.
     Unclear(String),
 }
 
-/// Weighs what a scan found.
-fn judge(scan: Scan, asked: &Asked<'_>) -> Fate {
-    let cannot_tell = |why: &str| Fate::CannotTell { why: why.to_owned() };
+/// Turns the raw result into a fate, with all reasons for doubt.
+fn decide_fate(scan: TurnScan, asked: &GivenPrompt<'_>) -> TurnFate {
+    let cannot_tell = |why: &str| TurnFate::CannotTell { why: why.to_owned() };
     let missing = |bad: usize| {
         if bad > 0 {
-            cannot_tell("the prompt is not in the agent's record, and parts of that cannot be read")
+            cannot_tell("the prompt is not in the agent's record, and parts of the record cannot be read")
         } else if !asked.same_boot {
             cannot_tell(
                 "the prompt is not in the agent's record, which may have lost its end with the machine",
             )
         } else {
             let why = "the agent's record does not have the prompt".to_owned();
-            Fate::Unfinished { why, progress: Progress::NoPrompt }
+            TurnFate::Unfinished { why, progress: RecordedProgress::NoPrompt }
         }
     };
     let (by, at_ms, bad, end) = match scan {
-        Scan::Missing { bad } => return missing(bad),
-        Scan::Found { by, at_ms, bad, end } => (by, at_ms, bad, end),
+        TurnScan::Missing { bad } => return missing(bad),
+        TurnScan::Found { by, at_ms, bad, end } => (by, at_ms, bad, end),
     };
     match (by, asked.id) {
-        (Match::Id, _) | (Match::Words, None) => {}
-        // Two witnesses say that this is another prompt of the same words: its id and its time.
-        (Match::Words, Some(_)) if asked.is_before(at_ms) => return missing(bad),
-        (Match::Words, Some(_)) => {
+        (PromptMatch::Id, _) | (PromptMatch::Words, None) => {}
+        // Two facts prove that this is another prompt with equal words: its id and its time.
+        (PromptMatch::Words, Some(_)) if asked.is_before(at_ms) => return missing(bad),
+        (PromptMatch::Words, Some(_)) => {
             return cannot_tell("the agent's record has the words of the prompt, and not under its id");
         }
     }
-    if by == Match::Words && asked.is_before(at_ms) {
+    if by == PromptMatch::Words && asked.is_before(at_ms) {
         return cannot_tell("the agent's record has the words of the prompt, and from before it was given");
     }
     match end {
-        End::Done(answer) => keep(answer),
-        End::Failed(why) => Fate::Failed { why },
-        End::Rejected(why) => Fate::Rejected { why },
-        End::BrokenOff(why) => Fate::Unfinished { why, progress: Progress::BrokenOff },
-        End::Unclear(why) => Fate::CannotTell { why },
-        End::Open(_) if bad > 0 => {
-            cannot_tell("the end of the turn is not in the agent's record, and parts of that cannot be read")
-        }
-        End::Open(_) if !asked.same_boot => cannot_tell(
+        ScannedEnd::Done(answer) => keep(answer),
+        ScannedEnd::Failed(why) => TurnFate::Failed { why },
+        ScannedEnd::Rejected(why) => TurnFate::Rejected { why },
+        ScannedEnd::BrokenOff(why) => TurnFate::Unfinished { why, progress: RecordedProgress::BrokenOff },
+        ScannedEnd::Unclear(why) => TurnFate::CannotTell { why },
+        ScannedEnd::Open(_) if bad > 0 => cannot_tell(
+            "the end of the turn is not in the agent's record, and parts of the record cannot be read",
+        ),
+        ScannedEnd::Open(_) if !asked.same_boot => cannot_tell(
             "the end of the turn is not in the agent's record, which may have lost its end with the machine",
         ),
-        End::Open(why) => Fate::Unfinished { why, progress: Progress::Open },
+        ScannedEnd::Open(why) => TurnFate::Unfinished { why, progress: RecordedProgress::Open },
     }
 }
 
-/// A time as agents write it, `2026-11-16T08:57:35.614Z`, in milliseconds since 1970.
-pub fn moment(text: &str) -> Option<u64> {
+/// Parses a time as agents write it, `2026-11-16T08:57:35.614Z`, to milliseconds since 1970.
+pub fn parse_timestamp_ms(text: &str) -> Option<u64> {
     u64::try_from(text.parse::<jiff::Timestamp>().ok()?.as_millisecond()).ok()
 }

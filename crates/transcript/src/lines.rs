@@ -1,34 +1,37 @@
 //! A file of records, one to a line, read once from the beginning to the end.
 //!
-//! Promise: no more than [`MAX_LINE_BYTES`] of it are in memory at a time; what is longer is passed over and
-//! said to be [`Line::TooLong`]. A record without the end of its line is given like any other: whether it is
-//! whole only its reader can tell.
-//! Not here: what a record means. Start with [`each`].
+//! Promise: at most [`MAX_LINE_BYTES`] of the file are in memory at a time; a longer line is skipped and reported as
+//! [`TranscriptLine::TooLong`]. A record without a line end is passed on like any other: only its reader can tell whether it is
+//! whole.
+//! Not here: the meaning of a record. Start with [`each`].
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
 
 use memchr::memchr;
 
-use crate::allowance::Allowed;
+use crate::read_budget::BudgetedReader;
 
-/// The longest record that is looked at. A prompt of the largest size, with every character escaped, fits.
+/// Limit for a record. A prompt of the largest size, with every character escaped, fits.
 pub(crate) const MAX_LINE_BYTES: usize = 32 << 20;
-/// How much is read at a time.
+/// Limit for one read.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// One line.
+/// One line of a file of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Line<'a> {
-    /// Without its end.
+pub(crate) enum TranscriptLine<'a> {
+    /// The line, without its line end.
     Whole(&'a [u8]),
-    /// Nobody needs this.
+    /// A line beyond the limit; its bytes are dropped.
     TooLong,
 }
 
-/// Calls `visit` with each line that has anything in it, until it breaks.
-pub(crate) fn each(source: impl Read, mut visit: impl FnMut(Line<'_>) -> ControlFlow<()>) -> io::Result<()> {
-    let mut source = Allowed::some(source);
+/// Calls `visit` with each line that is not empty, until it breaks.
+pub(crate) fn each(
+    source: impl Read,
+    mut visit: impl FnMut(TranscriptLine<'_>) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let mut source = BudgetedReader::partial(source);
     let mut chunk = vec![0; CHUNK_BYTES];
     // The beginning of a line whose end is in a later chunk.
     let mut begun: Vec<u8> = Vec::new();
@@ -47,7 +50,7 @@ pub(crate) fn each(source: impl Read, mut visit: impl FnMut(Line<'_>) -> Control
             let line = &rest[..end];
             rest = &rest[end + 1..];
             let flow = if is_too_long || begun.len() + line.len() > MAX_LINE_BYTES {
-                visit(Line::TooLong)
+                visit(TranscriptLine::TooLong)
             } else if begun.is_empty() {
                 give(line, &mut visit)
             } else {
@@ -56,7 +59,7 @@ pub(crate) fn each(source: impl Read, mut visit: impl FnMut(Line<'_>) -> Control
             };
             is_too_long = false;
             begun.clear();
-            // One long line must not keep its memory for all that follow.
+            // One long line must not keep its memory for the rest of the file.
             begun.shrink_to(CHUNK_BYTES);
             if flow.is_break() {
                 return Ok(());
@@ -69,12 +72,12 @@ pub(crate) fn each(source: impl Read, mut visit: impl FnMut(Line<'_>) -> Control
             begun.extend_from_slice(rest);
         }
     }
-    let _ = if is_too_long { visit(Line::TooLong) } else { give(&begun, &mut visit) };
+    let _ = if is_too_long { visit(TranscriptLine::TooLong) } else { give(&begun, &mut visit) };
     Ok(())
 }
 
-/// Moves behind the end of the line that a file is in, if that is within [`MAX_LINE_BYTES`]: the rest of a longer one is
-/// not a record either, and its reader finds that out.
+/// Seeks behind the current line, if its end is within [`MAX_LINE_BYTES`]: the rest of a longer line is not a record
+/// either, and its reader finds that out.
 pub(crate) fn skip_rest(file: &mut (impl Read + Seek)) -> io::Result<()> {
     let begin = file.stream_position()?;
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -96,9 +99,9 @@ pub(crate) fn skip_rest(file: &mut (impl Read + Seek)) -> io::Result<()> {
     Ok(())
 }
 
-fn give(line: &[u8], visit: &mut impl FnMut(Line<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+fn give(line: &[u8], visit: &mut impl FnMut(TranscriptLine<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.is_empty() { ControlFlow::Continue(()) } else { visit(Line::Whole(line)) }
+    if line.is_empty() { ControlFlow::Continue(()) } else { visit(TranscriptLine::Whole(line)) }
 }
 
 #[cfg(test)]
@@ -108,9 +111,9 @@ mod tests {
     use super::*;
 
     /// Gives its pieces one at a time.
-    struct Pieces(VecDeque<Vec<u8>>);
+    struct ChunkedReader(VecDeque<Vec<u8>>);
 
-    impl Read for Pieces {
+    impl Read for ChunkedReader {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let Some(mut piece) = self.0.pop_front() else { return Ok(0) };
             let count = piece.len().min(buffer.len());
@@ -123,15 +126,15 @@ mod tests {
     }
 
     fn lines(pieces: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
-        lines_of(Pieces(pieces.iter().map(|piece| piece.to_vec()).collect()))
+        lines_of(ChunkedReader(pieces.iter().map(|piece| piece.to_vec()).collect()))
     }
 
     fn lines_of(source: impl Read) -> Vec<Option<Vec<u8>>> {
         let mut found = Vec::new();
         each(source, |line| {
             found.push(match line {
-                Line::Whole(line) => Some(line.to_vec()),
-                Line::TooLong => None,
+                TranscriptLine::Whole(line) => Some(line.to_vec()),
+                TranscriptLine::TooLong => None,
             });
             ControlFlow::Continue(())
         })
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_said_to_be_and_the_next_one_is_read() {
+    fn a_line_that_is_too_long_is_reported_and_the_next_one_is_read() {
         let x = |count: usize| io::repeat(b'x').take(count as u64);
         let short = Some(b"short".to_vec());
         assert_eq!(lines_of(x(MAX_LINE_BYTES + 1).chain(&b"\nshort"[..])), [None, short.clone()]);

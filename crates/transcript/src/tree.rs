@@ -1,101 +1,101 @@
-//! The turns of a conversation and how they hang together.
+//! Tree of a conversation's turns.
 //!
-//! Promise: every turn is there once, under the one it followed, with the path that a resume takes marked; of more than
-//! [`MAX_TURNS`] the number is said.
+//! Promise: every turn is there once, under the one that it follows, with the path of a resume marked; turns beyond
+//! [`MAX_TURNS`] are counted.
 //! Not here: drawing it. Start with [`tree`].
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::Kind;
-use crate::place;
-use crate::shape::Shape;
-use crate::survey::{self, Survey, bit};
-use crate::words;
+use crate::TranscriptKind;
+use crate::conversation_graph::ConversationGraph;
+use crate::location;
+use crate::record_excerpts;
+use crate::transcript_index::{self, TranscriptIndex, bit};
 
-/// How many turns are told.
+/// Limit for turns.
 pub const MAX_TURNS: usize = 50_000;
 
-/// What a turn begins with.
+/// First record of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Begins {
-    /// Something that was asked.
+pub enum TurnOpening {
+    /// Text that a user or program sent to the agent.
     Prompt,
-    /// An answer that is on another branch than what follows its prompt.
+    /// An answer on another branch than the one that follows its prompt.
     Answer,
-    /// The conversation was compacted.
+    /// A compaction of the conversation.
     Compaction,
-    /// Something else, at the beginning of a file.
+    /// Another record, at the beginning of a file.
     Other,
 }
 
-/// A turn.
+/// A turn: a prompt, and the records up to the next one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Turn {
-    /// Where its first record is.
+pub struct TreeTurn {
+    /// Line of the first record.
     pub line: u64,
-    /// Where the last one is that was written.
+    /// Line of the last record.
     pub last_line: u64,
-    /// The turn it follows: its place in the list, from 0.
+    /// Turn before this one: its place in the list, from 0.
     pub follows: Option<usize>,
-    /// What it begins with.
-    pub begins: Begins,
-    /// When, in milliseconds since 1970.
+    /// Kind of the first record.
+    pub begins: TurnOpening,
+    /// Time of the first record, in milliseconds since 1970.
     pub at_ms: Option<u64>,
-    /// How it begins.
+    /// Beginning of its text.
     pub said: String,
-    /// The id of its first record.
+    /// Id of the first record.
     pub uuid: Option<String>,
-    /// How many records it has.
+    /// Number of records.
     pub records: u64,
-    /// Whether a resume has it.
+    /// True if a resume has the turn.
     pub resumed: bool,
-    /// Whether a resume goes on behind it.
+    /// True if a resume goes on after the turn.
     pub is_end: bool,
 }
 
-/// A conversation.
+/// A conversation as a tree of turns.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Tree {
-    /// Where it is.
+pub struct ConversationTree {
+    /// Path of the transcript.
     pub path: PathBuf,
-    /// Whose it is.
+    /// Agent that wrote it.
     pub agent: &'static str,
-    /// Its turns, in the order in which they were begun.
-    pub turns: Vec<Turn>,
-    /// How many more there are.
+    /// Turns, in the order in which they began.
+    pub turns: Vec<TreeTurn>,
+    /// Number of further turns.
     pub more_turns: u64,
 }
 
-/// No turn.
+/// Marks the absence of a turn.
 const NONE: u32 = u32::MAX;
 
-/// Reads a conversation. The error says why there is none.
-pub fn tree(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<Tree, String> {
-    let mut survey = survey::survey(path, progress)?;
+/// Reads a conversation. The error says why the file has none.
+pub fn tree(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<ConversationTree, String> {
+    let mut survey = transcript_index::build_index(path, progress)?;
     let kind =
         survey.kind.ok_or_else(|| format!("{} has no record of Claude Code's or Codex's", path.display()))?;
     let shape = match kind {
-        Kind::Claude => Shape::of(&mut survey),
-        Kind::Codex => {
-            // One after the other, and all of it is taken up.
+        TranscriptKind::Claude => ConversationGraph::of(&mut survey),
+        TranscriptKind::Codex => {
+            // Codex: the turns follow each other, and a resume has all of them.
             for record in 0..survey.len() {
-                survey.parents[record as usize] = record.checked_sub(1).unwrap_or(survey::NONE);
+                survey.parents[record as usize] = record.checked_sub(1).unwrap_or(transcript_index::NONE);
                 survey.bits[record as usize] |= bit::PATH;
             }
-            Shape { leaf: survey.len().checked_sub(1), ..Shape::default() }
+            ConversationGraph { leaf: survey.len().checked_sub(1), ..ConversationGraph::default() }
         }
     };
-    let file = place::open(path)?;
+    let file = location::open(path)?;
     let wrong = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    let begins: Vec<u32> = (0..survey.len()).filter(|at| may_begin(&survey, *at)).collect();
+    let begins: Vec<u32> = (0..survey.len()).filter(|at| can_start_turn(&survey, *at)).collect();
     let more_turns = begins.len().saturating_sub(MAX_TURNS) as u64;
     let begins = &begins[..begins.len().min(MAX_TURNS)];
     let lines = survey.lines_of(begins);
-    let words = words::fetch(&file, &survey, lines.iter().copied()).map_err(wrong)?;
-    let mut turns: Vec<Turn> = Vec::new();
+    let words = record_excerpts::fetch_excerpts(&file, &survey, lines.iter().copied()).map_err(wrong)?;
+    let mut turns: Vec<TreeTurn> = Vec::new();
     let mut turn_of = vec![NONE; survey.len() as usize];
     let mut next = begins.iter().copied().zip(lines).peekable();
     for record in 0..survey.len() {
@@ -104,18 +104,18 @@ pub fn tree(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<Tree, String> 
         if let Some((_, line)) = next.next_if(|(at, _)| *at == record) {
             let found = &words[&line];
             let begins = if survey.is(record, bit::BOUNDARY) {
-                Begins::Compaction
+                TurnOpening::Compaction
             } else if survey.is(record, bit::PROMPT) && found.is_persons() {
-                Begins::Prompt
+                TurnOpening::Prompt
             } else if survey.is(record, bit::ASSISTANT) {
-                Begins::Answer
+                TurnOpening::Answer
             } else {
-                Begins::Other
+                TurnOpening::Other
             };
-            // What an agent put into the mouth of a user is part of the turn it is in.
-            if begins != Begins::Other || parent == NONE && kind == Kind::Claude {
+            // Text that an agent wrote in the user's place is part of the surrounding turn.
+            if begins != TurnOpening::Other || parent == NONE && kind == TranscriptKind::Claude {
                 turn = turns.len() as u32;
-                turns.push(Turn {
+                turns.push(TreeTurn {
                     line,
                     last_line: line,
                     follows: (parent != NONE).then_some(parent as usize),
@@ -136,7 +136,7 @@ pub fn tree(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<Tree, String> 
             turn.is_end |= shape.leaf == Some(record);
         }
     }
-    // Until now the last record of each; now its line.
+    // `last_line` has the last record of each turn until now; from here on its line.
     let mut lasts: Vec<u32> = turns.iter().map(|turn| turn.last_line as u32).collect();
     lasts.sort_unstable();
     lasts.dedup();
@@ -145,19 +145,19 @@ pub fn tree(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<Tree, String> 
         let at = lasts.binary_search(&(turn.last_line as u32)).expect("it was put there");
         turn.last_line = lines[at];
     }
-    Ok(Tree { path: path.to_owned(), agent: kind.word(), turns, more_turns })
+    Ok(ConversationTree { path: path.to_owned(), agent: kind.word(), turns, more_turns })
 }
 
-/// Whether a turn may begin with a record.
-fn may_begin(survey: &Survey, record: u32) -> bool {
+/// True if a turn may begin with this record.
+fn can_start_turn(survey: &TranscriptIndex, record: u32) -> bool {
     if survey.is(record, bit::SIDE) {
         return false;
     }
     let parent = survey.parent(record);
     let is_branch = parent.is_some_and(|parent| survey.is(parent, bit::FORK))
-        && survey.is(record, bit::CARRIES)
+        && survey.is(record, bit::HAS_CONTENT)
         && survey.is(record, bit::ASSISTANT)
         && !survey.is(record, bit::SYNTHETIC);
-    let is_first = parent.is_none() && survey.is(record, bit::CARRIES);
+    let is_first = parent.is_none() && survey.is(record, bit::HAS_CONTENT);
     survey.is(record, bit::PROMPT | bit::BOUNDARY) || is_branch || is_first
 }

@@ -3,7 +3,7 @@
 //! Promise: git gets `PATIENCE` and `MOST_BYTES` of output, then it is killed. It changes nothing, asks no other host, and
 //! runs no program that the repository's configuration names: an agent writes that configuration, and what it names
 //! would run outside of the agent's session.
-//! Not here: the branch (see `berth_keeper::branch`), caching (see the gateway).
+//! Not here: the branch (see `berth_keeper::git_branch`), caching (see the gateway).
 //! Start with [`of`].
 
 use std::io::Read as _;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_BYTES: usize = 1 << 20;
 /// How many files are named.
 const MOST_FILES: usize = 200;
-/// How many filters a repository may have; with more of them it is not looked at.
+/// How many filters a repository may have; with more of them no files are reported.
 const MOST_FILTERS: usize = 64;
 
 /// Files of a session's directory that differ from the last commit.
@@ -32,7 +32,7 @@ pub struct ChangedFiles {
     pub total: Option<usize>,
     /// The files in git's order, at most 200.
     pub files: Vec<ChangedFile>,
-    /// Why nothing is known, if so.
+    /// Reason why git reported nothing; null without a problem.
     pub trouble: Option<String>,
 }
 
@@ -41,35 +41,35 @@ pub struct ChangedFiles {
 pub struct ChangedFile {
     /// Path from the top of the work tree.
     pub path: String,
-    /// How it differs.
-    pub change: Change,
+    /// Kind of the difference.
+    pub change: FileChangeKind,
 }
 
 /// How a file differs from the last commit.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, JsonSchema, Debug)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum FileChangeKind {
     /// The last commit does not have it.
     Added,
     /// Its contents or its mode differ.
     Modified,
-    /// It is gone.
+    /// The file was deleted.
     Deleted,
-    /// Git does not track it, or everything in it.
+    /// Git does not track the file, or no file of the directory.
     Untracked,
-    /// A merge left it undecided.
+    /// A merge left a conflict in the file.
     Conflicted,
 }
 
-/// Why git told nothing.
-enum Untold {
-    /// It is not there, or this is not a work tree.
+/// Reason why git reported nothing.
+enum GitFailure {
+    /// Git is not installed, or the directory is not in a work tree.
     NoRepository,
-    /// Something else.
+    /// Any other problem, in words.
     Trouble(String),
 }
 
-/// Files of this directory that differ from the last commit. Nothing is known of a network file system.
+/// Files of this directory that differ from the last commit. A network file system is not read.
 pub fn of(dir: &Path) -> ChangedFiles {
     // A process that waits for a network file system cannot be killed.
     if !matches!(untrusted_kind(dir), Ok(None)) {
@@ -79,28 +79,28 @@ pub fn of(dir: &Path) -> ChangedFiles {
     let told = filters(dir, until).and_then(|filters| status(dir, &filters, until));
     match told {
         Ok(printed) => parse(&printed),
-        Err(Untold::NoRepository) => ChangedFiles::default(),
-        Err(Untold::Trouble(why)) => ChangedFiles { trouble: Some(why), ..ChangedFiles::default() },
+        Err(GitFailure::NoRepository) => ChangedFiles::default(),
+        Err(GitFailure::Trouble(why)) => ChangedFiles { trouble: Some(why), ..ChangedFiles::default() },
     }
 }
 
-/// The filters that the configuration has. Git would run their programs to compare contents.
-fn filters(dir: &Path, until: Instant) -> Result<Vec<String>, Untold> {
+/// The filters that the repository's configuration defines. Git would run their programs to compare contents.
+fn filters(dir: &Path, until: Instant) -> Result<Vec<String>, GitFailure> {
     let mut git = git(dir, &[]);
     git.args(["config", "-z", "--name-only", "--get-regexp", r"^filter\."]);
-    // Exit code 1: there are none.
+    // Exit code 1 means that there are no filters.
     let printed = run(git, until, &[0, 1])?;
     let keys = printed.split('\0').filter_map(|key| key.strip_prefix("filter."));
     let mut names: Vec<String> = keys.filter_map(|key| Some(key.rsplit_once('.')?.0.to_owned())).collect();
     names.sort_unstable();
     names.dedup();
     if names.len() > MOST_FILTERS {
-        return Err(Untold::Trouble(format!("the repository has more than {MOST_FILTERS} filters")));
+        return Err(GitFailure::Trouble(format!("the repository has more than {MOST_FILTERS} filters")));
     }
     Ok(names)
 }
 
-fn status(dir: &Path, filters: &[String], until: Instant) -> Result<String, Untold> {
+fn status(dir: &Path, filters: &[String], until: Instant) -> Result<String, GitFailure> {
     let mut git = git(dir, filters);
     git.args(["status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal"]);
     git.args(["--ignore-submodules=all", "--", "."]);
@@ -128,22 +128,22 @@ fn git(dir: &Path, filters: &[String]) -> Command {
     git
 }
 
-/// What it prints, if it ends in time with one of these codes.
-fn run(mut git: Command, until: Instant, good: &[i32]) -> Result<String, Untold> {
-    let mut child = git.stdout(Stdio::piped()).spawn().map_err(|_| Untold::NoRepository)?;
+/// The output of git, if it ends in time with one of these exit codes.
+fn run(mut git: Command, until: Instant, good: &[i32]) -> Result<String, GitFailure> {
+    let mut child = git.stdout(Stdio::piped()).spawn().map_err(|_| GitFailure::NoRepository)?;
     let read = read(&mut child, until);
     if read.is_err() {
         let _ = child.kill();
     }
     let ended = child.wait();
-    let printed = read.map_err(Untold::Trouble)?;
+    let printed = read.map_err(GitFailure::Trouble)?;
     match ended.ok().and_then(|status| status.code()) {
         Some(code) if good.contains(&code) => Ok(String::from_utf8_lossy(&printed).into_owned()),
-        Some(_) | None => Err(Untold::NoRepository),
+        Some(_) | None => Err(GitFailure::NoRepository),
     }
 }
 
-/// Everything it prints until it closes its output.
+/// Reads git's output until git closes it.
 fn read(child: &mut Child, until: Instant) -> Result<Vec<u8>, String> {
     let late = || format!("git took more than {} s", PATIENCE.as_secs());
     let Some(output) = child.stdout.as_mut() else { return Ok(vec![]) };
@@ -177,32 +177,31 @@ fn parse(printed: &str) -> ChangedFiles {
     ChangedFiles { total, files: files.into_iter().take(MOST_FILES).collect(), trouble: None }
 }
 
-fn change(letters: &str) -> Change {
+fn change(letters: &str) -> FileChangeKind {
     match letters {
-        "??" => Change::Untracked,
-        "DD" | "AA" => Change::Conflicted,
-        both if both.contains('U') => Change::Conflicted,
-        both if both.contains('D') => Change::Deleted,
-        both if both.contains('A') => Change::Added,
-        _ => Change::Modified,
+        "??" => FileChangeKind::Untracked,
+        "DD" | "AA" => FileChangeKind::Conflicted,
+        both if both.contains('U') => FileChangeKind::Conflicted,
+        both if both.contains('D') => FileChangeKind::Deleted,
+        both if both.contains('A') => FileChangeKind::Added,
+        _ => FileChangeKind::Modified,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
+
+    use berth_harness::TestDir;
 
     use super::*;
 
-    /// A repository with one commit, removed when this is dropped.
-    struct Repository(PathBuf);
+    /// A repository with one commit.
+    struct GitTestRepository(TestDir);
 
-    impl Repository {
-        fn new(name: &str) -> Self {
-            let dir = std::env::temp_dir().join(format!("berth-changes-{name}-{}", std::process::id()));
-            fs::create_dir_all(&dir).expect("a directory");
-            let repository = Self(dir);
+    impl GitTestRepository {
+        fn new() -> Self {
+            let repository = Self(TestDir::new());
             repository.git(&["init", "-q"]);
             repository.write("kept", "one\n");
             repository.write("gone", "one\n");
@@ -223,15 +222,9 @@ mod tests {
         }
     }
 
-    impl Drop for Repository {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn files_that_differ_from_the_last_commit_are_named_with_how_they_differ() {
-        let repository = Repository::new("kinds");
+        let repository = GitTestRepository::new();
         assert_eq!(of(&repository.0), ChangedFiles { total: Some(0), ..ChangedFiles::default() });
         repository.write("kept", "two\n");
         fs::remove_file(repository.0.join("gone")).expect("it goes");
@@ -241,17 +234,17 @@ mod tests {
         let found = of(&repository.0);
         let named: Vec<_> = found.files.iter().map(|file| (file.path.as_str(), file.change)).collect();
         let expected = [
-            ("gone", Change::Deleted),
-            ("kept", Change::Modified),
-            ("staged", Change::Added),
-            ("new é", Change::Untracked),
+            ("gone", FileChangeKind::Deleted),
+            ("kept", FileChangeKind::Modified),
+            ("staged", FileChangeKind::Added),
+            ("new é", FileChangeKind::Untracked),
         ];
         assert_eq!((found.total, named.as_slice()), (Some(4), expected.as_slice()));
     }
 
     #[test]
     fn programs_that_the_repository_configures_do_not_run() {
-        let repository = Repository::new("programs");
+        let repository = GitTestRepository::new();
         let ran = repository.0.join(".git/ran");
         let program = format!("sh -c 'touch {}; cat'", ran.display());
         repository.git(&["config", "core.fsmonitor", &program]);

@@ -9,19 +9,19 @@
 //! directory belongs to this account or to root, and so does every directory above it; only an agent's own directory
 //! needs not, because the agent runs there already.
 //! Not here: scopes (see the gateway), grants (see `caller`).
-//! Start with [`Ctx::may_start_in`].
+//! Start with [`VerbContext::may_start_in`].
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use berth_api::{Code, Problem, Scope};
+use berth_api::{AccessScope, Problem, ProblemCode};
 use berth_core::{Grant, SessionId};
-use berth_store::view;
+use berth_store::session_status;
 
 use crate::caller::grant_of;
 use crate::config::Config;
-use crate::ctx::Ctx;
+use crate::context::VerbContext;
 use crate::listing;
 
 /// The mode bit that lets every account create and rename files in a directory.
@@ -29,7 +29,7 @@ const WRITABLE_BY_ALL: u32 = 0o002;
 /// The mode bit that keeps accounts from renaming each other's files in a directory, as `/tmp` has it.
 const STICKY: u32 = 0o1000;
 
-impl Ctx {
+impl VerbContext {
     /// Refuses a directory for a new session, if the caller is below `control` and the owner did not choose it.
     pub fn may_start_in(&self, cwd: &Path) -> Result<(), Problem> {
         if !self.is_below_control() {
@@ -46,15 +46,15 @@ impl Ctx {
         belongs_to_owner(&real)
     }
 
-    /// Refuses the next run of a session for a caller below `control`, if its directory is not what it was: replaced
-    /// by a link to another one, or owned by another account.
+    /// Refuses the next run of a session for a caller below `control` if its directory changed: replaced by a link to
+    /// another one, or owned by another account.
     pub fn may_start_again(&self, id: &SessionId) -> Result<(), Problem> {
         if !self.is_below_control() {
             return Ok(());
         }
-        let cwd = PathBuf::from(view::status(&self.home, id)?.what.cwd);
-        // Where the directory is what it was, the session itself is the proof that it is listed: no other session has
-        // to be looked at, however many there are.
+        let cwd = PathBuf::from(session_status::status(&self.home, id)?.what.cwd);
+        // An unchanged directory is listed by the session itself, so no other session has to be read, however many
+        // there are.
         match cwd.canonicalize() {
             Ok(real) if real == cwd && self.is_agents_own(&real) => Ok(()),
             Ok(real) if real == cwd => belongs_to_owner(&real),
@@ -88,20 +88,20 @@ impl Ctx {
 
     fn is_below_control(&self) -> bool {
         let is_weak = |agent: &SessionId| grant_of(&self.home, agent) < Grant::Control;
-        self.scope < Scope::Control || self.unseen.is_some() || self.agents().any(is_weak)
+        self.scope < AccessScope::Control || self.unseen.is_some() || self.agents().any(is_weak)
     }
 
     fn agents(&self) -> impl Iterator<Item = &SessionId> {
         self.parent.iter().chain(&self.also)
     }
 
-    /// Whether the calling agent itself works in exactly this directory: it runs what is there already, whoever else can
-    /// write to it.
+    /// True if the calling agent itself works in exactly this directory: the agent runs there already, so other
+    /// accounts' write access changes nothing.
     fn is_agents_own(&self, real: &Path) -> bool {
         let works_here = |id: &SessionId| {
-            view::status(&self.home.sessions(), id).is_ok_and(|it| Path::new(&it.what.cwd) == real)
+            session_status::status(&self.home.sessions(), id).is_ok_and(|it| Path::new(&it.what.cwd) == real)
         };
-        self.scope >= Scope::Control && self.unseen.is_none() && self.agents().any(works_here)
+        self.scope >= AccessScope::Control && self.unseen.is_none() && self.agents().any(works_here)
     }
 
     fn is_listed(&self, real: &Path) -> Result<bool, Problem> {
@@ -111,11 +111,13 @@ impl Ctx {
             return Ok(true);
         }
         let is_an_agents = |cwd: &Path, id: &SessionId| {
-            self.scope >= Scope::Control && self.agents().any(|agent| agent == id) && real.starts_with(cwd)
+            self.scope >= AccessScope::Control
+                && self.agents().any(|agent| agent == id)
+                && real.starts_with(cwd)
         };
         let sessions = self.home.sessions();
         Ok(listing::ids(&Self { home: sessions.clone(), ..self.clone() })?.iter().any(|id| {
-            let Ok(status) = view::status(&sessions, id) else { return false };
+            let Ok(status) = session_status::status(&sessions, id) else { return false };
             let cwd = Path::new(&status.what.cwd);
             cwd == real || is_an_agents(cwd, id)
         }))
@@ -129,7 +131,7 @@ impl Ctx {
             "{who} `control` may not start a session in {}: its owner did not list that directory",
             shown.escape_debug()
         );
-        Problem::new(Code::NotAllowed, what).hint(format!(
+        Problem::new(ProblemCode::NotAllowed, what).hint(format!(
             "add it to `directories` under [send] in the config file (`berth config --explain send`), start a session \
              there yourself, or use {more}"
         ))
@@ -143,7 +145,7 @@ fn belongs_to_owner(real: &Path) -> Result<(), Problem> {
     let me = rustix::process::geteuid().as_raw();
     for (above, dir) in real.ancestors().enumerate() {
         let why = match fs::symlink_metadata(dir) {
-            Err(error) => format!("cannot be looked at: {error}"),
+            Err(error) => format!("cannot be examined: {error}"),
             Ok(meta) if meta.uid() != me && meta.uid() != 0 => {
                 format!("belongs to another account (uid {})", meta.uid())
             }
@@ -154,11 +156,11 @@ fn belongs_to_owner(real: &Path) -> Result<(), Problem> {
             Ok(_) => continue,
         };
         let what = format!(
-            "below `control` no session is started in {}: {} {why}, and what is in a directory decides what an agent runs",
+            "a caller below `control` may not start a session in {}: {} {why}, and the files in a directory decide what an agent runs",
             real.display().to_string().escape_debug(),
             dir.display().to_string().escape_debug()
         );
-        return Err(Problem::new(Code::NotAllowed, what)
+        return Err(Problem::new(ProblemCode::NotAllowed, what)
             .hint("use a directory that only you can write, or a token of the scope `control`"));
     }
     Ok(())

@@ -1,8 +1,8 @@
-//! The kernel's word on which sessions changed: inotify on the directory of all sessions, and on each of them.
+//! File watches on sessions: inotify on the directory of all sessions, and on each session's directory.
 //!
-//! Promise: a session that is made or purged, a state that is written anew, a keeper that listens or lets go of its lease
-//! is told. What happened before [`DirectoryWatch::add`] is not: add first, then look.
-//! Not here: looking (see `changes` and the CLI's `ls --watch`).
+//! Promise: reports a session that is created or purged, a state file that is rewritten, a keeper that starts to listen
+//! or releases its lease. Changes before [`DirectoryWatch::add`] are not reported: add first, then read.
+//! Not here: reading the sessions (see `changes` and the CLI's `ls --watch`).
 //! Start with [`DirectoryWatch::new`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,20 +10,20 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use berth_core::SessionId;
-use berth_store::Home;
 use berth_store::SessionFiles;
+use berth_store::StateDir;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
-/// The sessions that may have changed.
+/// Sessions that may have changed.
 #[derive(Debug)]
-pub enum Due {
-    /// Every session: the kernel lost count, or the sessions are elsewhere.
+pub enum ChangedSessions {
+    /// Every session: the kernel's queue overflowed, or the directory of all sessions was replaced.
     All,
-    /// These.
+    /// Only these sessions.
     Some(BTreeSet<SessionId>),
 }
 
-impl Due {
+impl ChangedSessions {
     pub(crate) fn is_all(&self) -> bool {
         matches!(self, Self::All)
     }
@@ -40,22 +40,22 @@ impl Due {
 /// Watches the directories of sessions.
 #[derive(Debug)]
 pub struct DirectoryWatch {
-    home: Home,
-    /// How many sessions are watched.
+    home: StateDir,
+    /// Limit for watched sessions.
     most: usize,
     notify: Option<OwnedFd>,
     /// The watch on the directory of all sessions.
     root: i32,
-    /// That directory is another one now, and so are those in it.
+    /// True if the directory of all sessions was replaced by another one, and so are those in it.
     is_elsewhere: bool,
     dirs: BTreeMap<i32, SessionId>,
-    /// The sessions in `dirs`.
+    /// The sessions that `dirs` watches.
     watched: BTreeSet<SessionId>,
 }
 
 impl DirectoryWatch {
     /// Watches the directory of all sessions, and later at most `most` of them.
-    pub fn new(home: Home, most: usize) -> Self {
+    pub fn new(home: StateDir, most: usize) -> Self {
         let notify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
         let (dirs, watched) = (BTreeMap::new(), BTreeSet::new());
         let mut watch = Self { home, most, notify, root: -1, is_elsewhere: false, dirs, watched };
@@ -63,7 +63,7 @@ impl DirectoryWatch {
         watch
     }
 
-    /// Begins to watch the directory of all sessions, if it is not watched.
+    /// Starts to watch the directory of all sessions, unless it is watched already.
     pub fn begin(&mut self) {
         let Some(notify) = &self.notify else { return };
         let flags = WatchFlags::CREATE
@@ -76,12 +76,12 @@ impl DirectoryWatch {
         self.root = inotify::add_watch(notify, self.home.watched_place(), flags).unwrap_or(-1);
     }
 
-    /// Nothing is told of until the next [`DirectoryWatch::begin`].
+    /// Stops all reports until the next [`DirectoryWatch::begin`].
     pub(crate) fn give_up(&mut self) {
         self.root = -1;
     }
 
-    /// Forgets directories that are not where the sessions are any more.
+    /// Drops the watches of directories that were moved away.
     pub fn forget_moved(&mut self) {
         if let Some(notify) = &self.notify
             && std::mem::take(&mut self.is_elsewhere)
@@ -98,17 +98,17 @@ impl DirectoryWatch {
         self.notify.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether the kernel does not tell of sessions that come and go.
+    /// True if the kernel does not report new and purged sessions.
     pub fn is_blind(&self) -> bool {
         self.notify.is_none() || self.root < 0
     }
 
-    /// The sessions that are watched.
+    /// Sessions with a watch.
     pub(crate) fn watched(&self) -> &BTreeSet<SessionId> {
         &self.watched
     }
 
-    /// Watches a session; whether that is so from now on, or the session is not there.
+    /// Watches a session; true if the watch exists, or the session does not.
     pub fn add(&mut self, id: &SessionId) -> bool {
         let Some(notify) = self.notify.as_ref().filter(|_| !self.watched.contains(id)) else {
             return self.notify.is_some();
@@ -133,25 +133,25 @@ impl DirectoryWatch {
         }
     }
 
-    /// What the kernel has told so far.
-    pub fn read(&mut self) -> Due {
+    /// The sessions that changed since the last call.
+    pub fn read(&mut self) -> ChangedSessions {
         let mut ids = BTreeSet::new();
         let mut forgotten = Vec::new();
-        let Some(notify) = &self.notify else { return Due::Some(ids) };
+        let Some(notify) = &self.notify else { return ChangedSessions::Some(ids) };
         let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
         let mut reader = inotify::Reader::new(notify, &mut buffer);
         while let Ok(event) = reader.next() {
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-                return Due::All;
+                return ChangedSessions::All;
             }
             let is_away = event.events().intersects(
                 ReadFlags::MOVE_SELF | ReadFlags::DELETE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED,
             );
             if event.wd() == self.root && is_away {
-                // What is watched is not where the sessions are any more. What is there now is looked at anew.
+                // The watched directory was moved away. Its replacement is read as a whole.
                 let _ = inotify::remove_watch(notify, self.root);
                 (self.root, self.is_elsewhere) = (-1, true);
-                return Due::All;
+                return ChangedSessions::All;
             }
             let name = event.file_name().and_then(|name| name.to_str().ok());
             if event.events().contains(ReadFlags::IGNORED) {
@@ -168,6 +168,6 @@ impl DirectoryWatch {
                 ids.insert(id);
             }
         }
-        Due::Some(ids)
+        ChangedSessions::Some(ids)
     }
 }

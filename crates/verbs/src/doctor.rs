@@ -1,102 +1,103 @@
-//! What this host offers, what each missing piece costs, and what would fix it.
+//! Examination of this host: features, the cost of each missing one, and how to fix it.
 //!
-//! Promise: looking leaves nothing behind.
-//! Start with [`examine`]. The facts come from `berth_host::facts`; here are the words, and where the line is drawn.
+//! Promise: the examination leaves nothing behind.
+//! Start with [`examine`]. The facts come from `berth_host::facts`; the texts and the limits between good and bad are
+//! here.
 
 use std::path::Path;
 
 use berth_host::dir::{self, DirError};
 use berth_host::facts;
-use berth_host::facts::cgroup::{Cgroups, Trial};
-use berth_host::facts::disk::Disk;
-use berth_host::facts::limits::Limit;
-use berth_host::facts::systemd::Systemd;
-use berth_keeper::notify::{Delivery, Desk, Outcome};
-use berth_store::Home;
+use berth_host::facts::cgroup::{CgroupFacts, CgroupTrial};
+use berth_host::facts::disk::DiskFacts;
+use berth_host::facts::limits::ResourceUsage;
+use berth_host::facts::systemd::SystemdFacts;
+use berth_store::StateDir;
+use berth_store::notifications::{DeliveryOutcome, NotificationDelivery, NotificationDir};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{setup, words};
+use crate::{format, setup};
 
-/// Less room than this is little on any disk.
+/// Less free space than this is little on any disk.
 const LITTLE_ROOM_BYTES: u64 = 1 << 30;
-/// More than this is plenty, whatever part of the disk it is.
+/// More free space than this is plenty, whatever share of the disk it is.
 const MUCH_ROOM_BYTES: u64 = 20 << 30;
-/// Without so much a journal cannot be begun.
+/// Without this much space a journal cannot be created.
 const NO_ROOM_BYTES: u64 = 64 << 10;
-/// Files that can still be made: a session takes about ten.
+/// Fewer free inodes than this are little: a session takes about ten.
 const FEW_FILES: u64 = 1000;
-/// A disk with less than this left is nearly full.
+/// A disk with less than this percentage left is nearly full.
 const LITTLE_PERCENT: u64 = 5;
-/// A session takes one terminal.
+/// Fewer free terminals than this are little: a session takes one.
 const FEW_TERMINALS: u64 = 32;
-/// An agent with its tools takes dozens of processes and threads.
+/// Fewer free processes than this are little: an agent with its tools takes dozens of processes and threads.
 const FEW_PROCESSES: u64 = 512;
-/// A keeper with all the clients it accepts, and an agent with its own files.
+/// A lower limit for open files is too small for a keeper with all its clients, and for an agent.
 const FEW_OPEN_FILES: u64 = 256;
 
-/// The way out when a directory cannot be used.
+/// Fix for a state directory that cannot be used.
 const ELSEWHERE: &str = "export BERTH_HOME=DIR, with DIR on a local disk";
-/// Everything that was looked at.
+/// Result of the whole examination.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Examination")]
-pub struct Report {
-    /// Whether berth can work here.
+pub struct DoctorReport {
+    /// True if berth can work on this host.
     pub usable: bool,
-    /// How many things are not as they could be.
+    /// Number of features that are limited or missing.
     pub limited: usize,
-    /// The kernel.
+    /// Name and version of the kernel.
     pub kernel: String,
-    /// One by one.
-    pub rows: Vec<Row>,
+    /// The examined features, one row each.
+    pub rows: Vec<HostCheck>,
 }
 
-/// How something is.
+/// Condition of a feature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "Condition")]
-pub enum State {
-    /// As it should be.
+pub enum CheckState {
+    /// The feature works fully.
     Ok,
-    /// Less than it could be, at a cost.
+    /// The feature works with restrictions; `cost` says which.
     Limited,
-    /// Not there.
+    /// The feature does not exist.
     Missing,
 }
 
-/// One thing that was looked at.
+/// One examined feature.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Examined")]
-pub struct Row {
-    /// What.
+pub struct HostCheck {
+    /// Name of the feature.
     pub name: &'static str,
-    /// How it is.
-    pub state: State,
-    /// Whether berth cannot work without it.
+    /// Condition of the feature.
+    pub state: CheckState,
+    /// True if berth cannot work without the feature.
     pub needed: bool,
-    /// What was found.
+    /// Finding, in words.
     pub found: String,
-    /// What that costs.
+    /// Consequence of a limited or missing feature.
     pub cost: Option<String>,
-    /// What would mend it.
+    /// Command or setting that would fix it.
     pub fix: Option<String>,
 }
 
-impl Row {
-    fn new(name: &'static str, state: State, found: impl Into<String>) -> Self {
+impl HostCheck {
+    fn new(name: &'static str, state: CheckState, found: impl Into<String>) -> Self {
         Self { name, state, needed: false, found: found.into(), cost: None, fix: None }
     }
 
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self::new(name, State::Ok, found)
+        Self::new(name, CheckState::Ok, found)
     }
 
     fn limited(name: &'static str, found: impl Into<String>) -> Self {
-        Self::new(name, State::Limited, found)
+        Self::new(name, CheckState::Limited, found)
     }
 
     fn missing(name: &'static str, found: impl Into<String>) -> Self {
-        Self::new(name, State::Missing, found)
+        Self::new(name, CheckState::Missing, found)
     }
 
     fn needed(mut self) -> Self {
@@ -115,15 +116,15 @@ impl Row {
     }
 }
 
-/// Looks at everything.
-pub fn examine() -> Report {
+/// Examines every feature.
+pub fn examine() -> DoctorReport {
     let rows = rows();
-    let unusable = rows.iter().any(|row| row.needed && row.state == State::Missing);
-    let limited = rows.iter().filter(|row| row.state != State::Ok).count();
-    Report { usable: !unusable, limited, kernel: facts::kernel(), rows }
+    let unusable = rows.iter().any(|row| row.needed && row.state == CheckState::Missing);
+    let limited = rows.iter().filter(|row| row.state != CheckState::Ok).count();
+    DoctorReport { usable: !unusable, limited, kernel: facts::kernel(), rows }
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<HostCheck> {
     let mut rows = state_directory();
     rows.push(processes_of_others());
     rows.push(pidfds());
@@ -134,7 +135,7 @@ fn rows() -> Vec<Row> {
     rows.extend(control_groups(&cgroups, is_root, systemd.as_ref()));
     match &systemd {
         Some(systemd) => rows.extend(systemd_rows(systemd)),
-        None => rows.push(Row::ok("systemd", "not used on this host: nothing ends with a login")),
+        None => rows.push(HostCheck::ok("systemd", "not used on this host: nothing ends with a login")),
     }
     rows.push(terminals());
     rows.push(process_limits());
@@ -144,114 +145,122 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// Whether agents that are started by hand tell berth of their conversations, and can.
-fn hooks() -> Vec<Row> {
+/// Checks that the hooks for agents that are started by hand are installed and work.
+fn hooks() -> Vec<HostCheck> {
     const NAME: &str = "hooks";
-    const COST: &str = "a second writer of a conversation that is opened by hand is not told";
-    let Ok(root) = Home::place() else { return vec![] };
+    const COST: &str =
+        "berth gives no warning about a second writer of a conversation that is opened by hand";
+    let Ok(root) = StateDir::place() else { return vec![] };
     let mut rows = Vec::new();
     for (agent, plan) in [("claude", setup::claude(&root, false)), ("codex", setup::codex(&root, false))] {
         let fix = format!("berth setup {agent}");
         rows.push(match plan {
             Ok(plan) if plan.is_done() && plan.notes.is_empty() => {
-                Row::ok(NAME, format!("set up for {agent}"))
+                HostCheck::ok(NAME, format!("set up for {agent}"))
             }
             Ok(plan) if plan.is_done() => {
-                Row::limited(NAME, format!("{agent}: {}", plan.notes.join("; "))).cost(COST)
+                HostCheck::limited(NAME, format!("{agent}: {}", plan.notes.join("; "))).cost(COST)
             }
-            // Who never set it up may well do without.
-            Ok(plan) if plan.is_new => {
-                Row::ok(NAME, format!("not set up for {agent}; runs of berth bring their own (`{fix}`)"))
+            // A user who never installed the hooks may not need them.
+            Ok(plan) if plan.is_new => HostCheck::ok(
+                NAME,
+                format!("not set up for {agent}; runs of berth bring their own (`{fix}`)"),
+            ),
+            Ok(_) => {
+                HostCheck::limited(NAME, format!("incomplete or outdated for {agent}")).cost(COST).fix(fix)
             }
-            Ok(_) => Row::limited(NAME, format!("not as they should be for {agent}")).cost(COST).fix(fix),
-            Err(problem) => Row::limited(NAME, problem.what).cost(COST).fix(fix),
+            Err(problem) => HostCheck::limited(NAME, problem.what).cost(COST).fix(fix),
         });
     }
-    let link = berth_keeper::carried::link_path(&root);
+    let link = berth_conversations::injected_hooks::link_path(&root);
     if link.is_symlink() && !link.exists() {
-        let found = format!("{} leads nowhere: berth was moved", link.display());
-        rows.push(Row::limited(NAME, found).cost(COST).fix("berth setup claude"));
+        let found = format!("{} is a broken link: berth was moved", link.display());
+        rows.push(HostCheck::limited(NAME, found).cost(COST).fix("berth setup claude"));
     }
-    let found = berth_keeper::holders::Holders::of(&root).all();
+    let found = berth_conversations::open_conversations::OpenConversations::of(&root).all();
     if found.left_out > 0 {
         let found =
-            format!("{} records of who has a conversation open are too many to look at", found.left_out);
-        rows.push(Row::limited(NAME, found).cost(COST).fix("berth sweep"));
+            format!("{} records of open conversations were not read: there are too many", found.left_out);
+        rows.push(HostCheck::limited(NAME, found).cost(COST).fix("berth sweep"));
     }
     let damaged = found.damaged;
     if let Some(first) = damaged.first() {
         let found = format!(
-            "{} records of who has a conversation open cannot be read: {} ({})",
+            "{} records of open conversations cannot be read: {} ({})",
             damaged.len(),
             first.file.display(),
             first.why
         );
-        rows.push(Row::limited(NAME, found).cost(COST).fix("remove them once they are not in use"));
+        rows.push(HostCheck::limited(NAME, found).cost(COST).fix("remove them once they are not in use"));
     }
     rows
 }
 
-/// Whether people are told what they wanted to be told. Nothing to say where nobody ever was.
-fn notifications() -> Option<Row> {
+/// Checks that notifications reach the user. No row if no notification was ever sent.
+fn notifications() -> Option<HostCheck> {
     const NAME: &str = "notifications";
-    let desk = Desk::existing(&Home::at(Home::place().ok()?))?;
+    let desk = NotificationDir::existing(&StateDir::at(StateDir::place().ok()?))?;
     let deliveries = desk.deliveries().unwrap_or_default();
     let last = deliveries.last()?;
     let Some(failed) = unmended(&deliveries) else {
-        return Some(Row::ok(NAME, format!("the last one was {} ago", words::ago(last.at))));
+        return Some(HostCheck::ok(NAME, format!("the last one was {} ago", format::age_since(last.at))));
     };
     let channel = Some(failed.channel.as_str()).filter(|name| !name.is_empty()).unwrap_or("telling");
-    let found = format!("{channel} failed {} ago: {}", words::ago(failed.at), words::visible(&failed.detail));
+    let found =
+        format!("{channel} failed {} ago: {}", format::age_since(failed.at), format::visible(&failed.detail));
     Some(
-        Row::limited(NAME, found)
+        HostCheck::limited(NAME, found)
             .cost("you are not told when a session needs you")
             .fix("berth notify log shows more, berth notify test tries it again"),
     )
 }
 
-/// The last failure that nothing followed that worked in the same way.
-fn unmended(deliveries: &[Delivery]) -> Option<&Delivery> {
-    let at = deliveries.iter().rposition(|it| it.outcome == Outcome::Failed)?;
+/// The last failure that no success of the same channel followed.
+fn unmended(deliveries: &[NotificationDelivery]) -> Option<&NotificationDelivery> {
+    let at = deliveries.iter().rposition(|it| it.outcome == DeliveryOutcome::Failed)?;
     let failed = &deliveries[at];
     let is_mended = deliveries[at..].iter().any(|later| {
-        later.outcome == Outcome::Sent && (failed.channel.is_empty() || later.channel == failed.channel)
+        later.outcome == DeliveryOutcome::Sent
+            && (failed.channel.is_empty() || later.channel == failed.channel)
     });
     (!is_mended).then_some(failed)
 }
 
-fn state_directory() -> Vec<Row> {
+fn state_directory() -> Vec<HostCheck> {
     const NAME: &str = "state directory";
     const COST: &str = "berth has no place to keep sessions";
-    let root = match Home::place() {
+    let root = match StateDir::place() {
         Ok(root) => root,
         Err(problem) => {
-            let row = Row::missing(NAME, problem.what).needed().cost(COST);
+            let row = HostCheck::missing(NAME, problem.what).needed().cost(COST);
             return vec![row.fix(problem.hint.unwrap_or_else(|| ELSEWHERE.to_owned()))];
         }
     };
     let disk = match facts::disk::look(&root) {
         Ok(disk) => disk,
         Err(error) => {
-            let found = format!("{} cannot be looked at: {error}", root.display());
-            return vec![Row::missing(NAME, found).needed().cost(COST).fix(ELSEWHERE)];
+            let found = format!("{} cannot be examined: {error}", root.display());
+            return vec![HostCheck::missing(NAME, found).needed().cost(COST).fix(ELSEWHERE)];
         }
     };
     let place = match (usable(&root, &disk), disk.exists) {
-        (Err((what, fix)), _) => Row::missing(NAME, what).needed().cost(COST).fix(fix),
-        (Ok(()), true) => Row::ok(NAME, format!("{} on {}, private", root.display(), disk.kind)).needed(),
+        (Err((what, fix)), _) => HostCheck::missing(NAME, what).needed().cost(COST).fix(fix),
+        (Ok(()), true) => {
+            HostCheck::ok(NAME, format!("{} on {}, private", root.display(), disk.kind)).needed()
+        }
         (Ok(()), false) => {
             let found = format!("{} on {}, made by the first session", root.display(), disk.kind);
-            Row::ok(NAME, found).needed()
+            HostCheck::ok(NAME, found).needed()
         }
     };
-    if place.state != State::Ok {
+    if place.state != CheckState::Ok {
         return vec![place];
     }
     vec![place, room(&disk), locks(&disk.dir)]
 }
 
-/// Whether the state directory is fit for use, or can be made; else why not, and what would fix it.
-fn usable(root: &Path, disk: &Disk) -> Result<(), (String, String)> {
+/// Checks that the state directory is usable, or can be created; the error has the reason and the fix.
+fn usable(root: &Path, disk: &DiskFacts) -> Result<(), (String, String)> {
     if disk.exists {
         return dir::private_dir(root).map_err(|error| match error {
             DirError::Open { .. } => (error.to_string(), format!("chmod 700 {}", root.display())),
@@ -268,19 +277,19 @@ fn usable(root: &Path, disk: &Disk) -> Result<(), (String, String)> {
         Ok(None) if disk.writable => return Ok(()),
         Ok(None) => format!("{} cannot be made: you may not write to {above}", root.display()),
         Ok(Some(kind)) => format!("{} would be on {kind}, where locks cannot be trusted", root.display()),
-        Err(error) => format!("{above} cannot be looked at: {error}"),
+        Err(error) => format!("{above} cannot be examined: {error}"),
     };
     Err((what, ELSEWHERE.to_owned()))
 }
 
-fn room(disk: &Disk) -> Row {
+fn room(disk: &DiskFacts) -> HostCheck {
     const NAME: &str = "room";
     let percent = |free: u64, total: u64| (u128::from(free) * 100 / u128::from(total.max(1))) as u64;
     let bytes_percent = percent(disk.free_bytes, disk.total_bytes);
     let mut found = format!(
         "{} free of {} ({bytes_percent} %)",
-        words::size(disk.free_bytes),
-        words::size(disk.total_bytes)
+        format::size(disk.free_bytes),
+        format::size(disk.total_bytes)
     );
     let mut few_files = false;
     if let Some(free) = disk.free_files {
@@ -293,74 +302,77 @@ fn room(disk: &Disk) -> Row {
         || (bytes_percent < LITTLE_PERCENT && disk.free_bytes < MUCH_ROOM_BYTES);
     let fix = format!("free some: du -xh --max-depth=1 {}", disk.dir.display());
     if is_full {
-        Row::missing(NAME, found)
+        HostCheck::missing(NAME, found)
             .needed()
             .cost("no session can be started: there is no room for its record")
             .fix(fix)
     } else if is_little || few_files {
         let cost = "when it is used up, no session can be started, and those that run wait for room before \
                     they answer";
-        Row::limited(NAME, found).needed().cost(cost).fix(fix)
+        HostCheck::limited(NAME, found).needed().cost(cost).fix(fix)
     } else {
-        Row::ok(NAME, found).needed()
+        HostCheck::ok(NAME, found).needed()
     }
 }
 
-fn locks(dir: &Path) -> Row {
+fn locks(dir: &Path) -> HostCheck {
     const NAME: &str = "locks";
     const COST: &str = "two keepers could hold one session: berth must not be used there";
     match facts::disk::locks_hold(dir) {
-        Ok(true) => Row::ok(NAME, "a lock there keeps others out").needed(),
-        Ok(false) => Row::missing(NAME, "two can hold one lock at a time").needed().cost(COST).fix(ELSEWHERE),
+        Ok(true) => HostCheck::ok(NAME, "a lock there excludes other processes").needed(),
+        Ok(false) => HostCheck::missing(NAME, "two processes can hold one lock at the same time")
+            .needed()
+            .cost(COST)
+            .fix(ELSEWHERE),
         Err(why) => {
-            Row::missing(NAME, format!("no lock can be had: {why}")).needed().cost(COST).fix(ELSEWHERE)
+            HostCheck::missing(NAME, format!("cannot take a lock: {why}")).needed().cost(COST).fix(ELSEWHERE)
         }
     }
 }
 
-fn processes_of_others() -> Row {
+fn processes_of_others() -> HostCheck {
     const NAME: &str = "/proc";
     match facts::proc() {
-        Ok(facts::Proc { hides: None }) => Row::ok(NAME, "shows all processes").needed(),
-        Ok(facts::Proc { hides: Some(_) }) if rustix::process::geteuid().is_root() => {
-            Row::ok(NAME, "hides processes from other users, not from root").needed()
+        Ok(facts::ProcMount { hides: None }) => HostCheck::ok(NAME, "shows all processes").needed(),
+        Ok(facts::ProcMount { hides: Some(_) }) if rustix::process::geteuid().is_root() => {
+            HostCheck::ok(NAME, "hides processes from other users, not from root").needed()
         }
-        Ok(facts::Proc { hides: Some(value) }) => {
-            Row::limited(NAME, format!("hides the processes of others (hidepid={value})"))
+        Ok(facts::ProcMount { hides: Some(value) }) => {
+            HostCheck::limited(NAME, format!("hides the processes of others (hidepid={value})"))
                 .needed()
-                .cost("`berth ps --port` cannot tell whose a port is if it is another user's; nothing of your own is hidden")
+                .cost("`berth ps --port` cannot name the process that listens on another user's port; nothing of your own is hidden")
                 .fix("mount -o remount,hidepid=0 /proc")
         }
-        Err(why) => Row::missing(NAME, format!("cannot be used: {why}"))
+        Err(why) => HostCheck::missing(NAME, format!("cannot be used: {why}"))
             .needed()
             .cost("no process can be told from another: berth cannot work")
             .fix("mount -t proc proc /proc"),
     }
 }
 
-fn pidfds() -> Row {
+fn pidfds() -> HostCheck {
     const NAME: &str = "pidfd";
     match facts::pidfds() {
-        Ok(()) => Row::ok(NAME, "processes can be held, and signalled without mistaking them").needed(),
-        Err(why) => Row::missing(NAME, format!("processes cannot be held: {why}"))
+        Ok(()) => HostCheck::ok(NAME, "signals reach exactly the intended process").needed(),
+        Err(why) => HostCheck::missing(NAME, format!("not available: {why}"))
             .needed()
-            .cost("berth signals nothing that it cannot hold, so it cannot end a run")
+            .cost("berth signals processes only through a pidfd, so it cannot end a run")
             .fix("Linux 5.4 or newer; in a container, a seccomp profile that allows pidfd_open and pidfd_send_signal"),
     }
 }
 
-fn subreaper() -> Row {
+fn subreaper() -> HostCheck {
     const NAME: &str = "subreaper";
     match facts::subreaper() {
-        Ok(()) => Row::ok(NAME, "a keeper adopts what its agent leaves behind").needed(),
-        Err(why) => Row::missing(NAME, format!("orphans cannot be adopted: {why}"))
+        Ok(()) => HostCheck::ok(NAME, "a keeper adopts the orphans of its agent").needed(),
+        Err(why) => HostCheck::missing(NAME, format!("orphans cannot be adopted: {why}"))
             .needed()
-            .cost("what an agent starts could leave its session, and outlive it")
+            .cost("processes that an agent starts could leave its session and outlive it")
             .fix("a kernel or container that allows prctl(PR_SET_CHILD_SUBREAPER)"),
     }
 }
 
-fn control_groups(found: &Cgroups, is_root: bool, systemd: Option<&Systemd>) -> Vec<Row> {
+fn control_groups(found: &CgroupFacts, is_root: bool, systemd: Option<&SystemdFacts>) -> Vec<HostCheck> {
     const NAME: &str = "cgroup v2";
     const COST: &str = "keepers stay in the group they are started from, so whatever ends that group (a logout, a \
                         service restart) takes them along; a run is held by the process tree alone";
@@ -372,7 +384,7 @@ fn control_groups(found: &Cgroups, is_root: bool, systemd: Option<&Systemd>) -> 
             } else {
                 "sudo mkdir -p /run/cgroup2 && sudo mount -t cgroup2 none /run/cgroup2"
             };
-            return vec![Row::missing(NAME, why.clone()).cost(COST).fix(fix)];
+            return vec![HostCheck::missing(NAME, why.clone()).cost(COST).fix(fix)];
         }
     };
     let beside = if found.in_version_1.is_empty() { "" } else { ", beside version 1" };
@@ -387,37 +399,40 @@ fn control_groups(found: &Cgroups, is_root: bool, systemd: Option<&Systemd>) -> 
                 "none for an ordinary user without systemd, which would hand you a part of the tree"
                     .to_owned()
             };
-            return vec![Row::limited(NAME, format!("at {mount}{beside}, but {why}")).cost(COST).fix(fix)];
+            return vec![
+                HostCheck::limited(NAME, format!("at {mount}{beside}, but {why}")).cost(COST).fix(fix),
+            ];
         }
     };
-    let group = Row::ok(NAME, format!("at {mount}{beside}; groups can be made in {}", trial.place.display()));
+    let group =
+        HostCheck::ok(NAME, format!("at {mount}{beside}; groups can be made in {}", trial.place.display()));
     let rows =
         [Some(group), trial.birth.as_ref().map(birth), Some(kill(trial)), Some(controllers(found, trial))];
     rows.into_iter().flatten().collect()
 }
 
-fn birth(tried: &Result<(), String>) -> Row {
+fn birth(tried: &Result<(), String>) -> HostCheck {
     const NAME: &str = "born in a group";
     match tried {
-        Ok(()) => Row::ok(NAME, "a process can be started in a group of its own (CLONE_INTO_CGROUP)"),
-        Err(why) => Row::limited(NAME, format!("a process cannot be started in another group: {why}"))
+        Ok(()) => HostCheck::ok(NAME, "a process can be started in a group of its own (CLONE_INTO_CGROUP)"),
+        Err(why) => HostCheck::limited(NAME, format!("a process cannot be started in another group: {why}"))
             .cost("keepers stay in the group they are started from, and end with it")
             .fix("Linux 5.7 or newer; in a container, a seccomp profile that allows clone3"),
     }
 }
 
-fn kill(trial: &Trial) -> Row {
+fn kill(trial: &CgroupTrial) -> HostCheck {
     const NAME: &str = "cgroup.kill";
     if trial.has_kill {
-        Row::ok(NAME, "a whole group can be killed at once")
+        HostCheck::ok(NAME, "a whole group can be killed at once")
     } else {
-        Row::limited(NAME, format!("not in this kernel ({})", facts::kernel()))
+        HostCheck::limited(NAME, format!("not in this kernel ({})", facts::kernel()))
             .cost("a run that makes processes faster than they are found takes longer to end")
             .fix("Linux 5.14 or newer")
     }
 }
 
-fn controllers(found: &Cgroups, trial: &Trial) -> Row {
+fn controllers(found: &CgroupFacts, trial: &CgroupTrial) -> HostCheck {
     const NAME: &str = "controllers";
     let wanted = ["memory", "pids", "cpu"];
     let has = |all: &[String], name: &str| all.iter().any(|one| one == name);
@@ -429,7 +444,7 @@ fn controllers(found: &Cgroups, trial: &Trial) -> Row {
         let old =
             if old.is_empty() { String::new() } else { format!("{} through version 1", old.join(", ")) };
         let ways: Vec<String> = [here.join(", "), old].into_iter().filter(|way| !way.is_empty()).collect();
-        return Row::ok(NAME, format!("can be limited: {}", ways.join("; ")));
+        return HostCheck::ok(NAME, format!("can be limited: {}", ways.join("; ")));
     }
     let (in_1, nowhere): (Vec<&str>, Vec<&str>) =
         absent.iter().copied().partition(|name| has(&found.in_version_1, name));
@@ -445,13 +460,13 @@ fn controllers(found: &Cgroups, trial: &Trial) -> Row {
     } else {
         "boot with systemd.unified_cgroup_hierarchy=1, or without the version 1 mounts"
     };
-    Row::limited(NAME, told.join("; ")).cost("no limit of that kind can be set for a run").fix(fix)
+    HostCheck::limited(NAME, told.join("; ")).cost("no limit of that kind can be set for a run").fix(fix)
 }
 
-fn systemd_rows(found: &Systemd) -> Vec<Row> {
+fn systemd_rows(found: &SystemdFacts) -> Vec<HostCheck> {
     let manager = match &found.manager {
-        Ok(()) => Row::ok("systemd", "its manager answers"),
-        Err(why) => Row::limited("systemd", format!("runs, but its manager does not answer: {why}"))
+        Ok(()) => HostCheck::ok("systemd", "its manager answers"),
+        Err(why) => HostCheck::limited("systemd", format!("runs, but its manager does not answer: {why}"))
             .cost("keepers get no scope of their own, and end with the login or service that started them")
             .fix(match found.lingers {
                 Some(_) => enable_linger(found),
@@ -462,7 +477,7 @@ fn systemd_rows(found: &Systemd) -> Vec<Row> {
     };
     let linger = found.lingers.map(|lingers| {
         if lingers {
-            return Row::ok("linger", "your systemd manager outlives your last logout");
+            return HostCheck::ok("linger", "your systemd manager outlives your last logout");
         }
         let cost = if found.kills_at_logout == Some(true) {
             "your systemd manager, and every session in it, ends soon after your last logout"
@@ -470,44 +485,46 @@ fn systemd_rows(found: &Systemd) -> Vec<Row> {
             "your systemd manager ends soon after your last logout, so keepers stay in the login that starts \
              them, which survives but has no control groups to give"
         };
-        Row::limited("linger", "off").cost(cost).fix(enable_linger(found))
+        HostCheck::limited("linger", "off").cost(cost).fix(enable_linger(found))
     });
     let logout = match found.kills_at_logout {
-        Some(false) => Row::ok("logout", "leaves processes alone (KillUserProcesses=no)"),
-        Some(true) => Row::limited("logout", "kills what the login started (KillUserProcesses=yes)")
+        Some(false) => HostCheck::ok("logout", "leaves processes alone (KillUserProcesses=no)"),
+        Some(true) => HostCheck::limited("logout", "kills what the login started (KillUserProcesses=yes)")
             .cost("a session whose keeper could not leave the login's group ends with it")
             .fix("KillUserProcesses=no in /etc/systemd/logind.conf, then systemctl restart systemd-logind"),
-        None => Row::ok("logout", "logind does not say what it does; usually it leaves processes alone"),
+        None => {
+            HostCheck::ok("logout", "logind does not say what it does; usually it leaves processes alone")
+        }
     };
     [Some(manager), linger, Some(logout)].into_iter().flatten().collect()
 }
 
-fn enable_linger(found: &Systemd) -> String {
+fn enable_linger(found: &SystemdFacts) -> String {
     format!("loginctl enable-linger {}", found.user.as_deref().unwrap_or("$USER"))
 }
 
-fn terminals() -> Row {
+fn terminals() -> HostCheck {
     const NAME: &str = "terminals";
     match facts::limits::terminals() {
         Ok(limit) => {
             let row =
                 counted(NAME, &format!("{} of {} in use", limit.used, limit.most), limit, FEW_TERMINALS);
-            let row = if row.state == State::Missing { row.needed() } else { row };
+            let row = if row.state == CheckState::Missing { row.needed() } else { row };
             costly(row, "each session takes one; when they are used up, no session can be started", || {
                 format!("sysctl kernel.pty.max={}", limit.most.max(1024).saturating_mul(4))
             })
         }
-        Err(error) => Row::limited(NAME, format!("cannot be counted: {error}"))
+        Err(error) => HostCheck::limited(NAME, format!("cannot be counted: {error}"))
             .cost("berth cannot tell how many sessions there can be"),
     }
 }
 
-fn process_limits() -> Row {
+fn process_limits() -> HostCheck {
     const NAME: &str = "processes";
     const COST: &str = "an agent that cannot start its tools fails in odd ways";
     let pids = match facts::limits::pids() {
         Ok(pids) => pids,
-        Err(error) => return Row::limited(NAME, format!("cannot be counted: {error}")).cost(COST),
+        Err(error) => return HostCheck::limited(NAME, format!("cannot be counted: {error}")).cost(COST),
     };
     let mut limits = vec![(
         format!("{} of {} on this host", pids.host.used, pids.host.most),
@@ -527,46 +544,46 @@ fn process_limits() -> Row {
     }
     let found = limits.iter().map(|(found, _, _)| found.as_str()).collect::<Vec<_>>().join(", ");
     let Some((_, tightest, fix)) = limits.iter().min_by_key(|(_, limit, _)| limit.left()) else {
-        return Row::ok(NAME, found);
+        return HostCheck::ok(NAME, found);
     };
     costly(counted(NAME, &found, *tightest, FEW_PROCESSES), COST, || fix.clone())
 }
 
-fn open_files((now, most): (Option<u64>, Option<u64>)) -> Row {
+fn open_files((now, most): (Option<u64>, Option<u64>)) -> HostCheck {
     const NAME: &str = "open files";
     let shown = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string());
     let found = format!("{} at a time, {} if asked for (ulimit -n)", shown(now), shown(most));
     match now {
-        Some(now) if now < FEW_OPEN_FILES => Row::limited(NAME, found)
+        Some(now) if now < FEW_OPEN_FILES => HostCheck::limited(NAME, found)
             .cost("a keeper with many clients, and an agent with many files, runs out")
             .fix(if most.is_none_or(|most| most >= 1024) {
                 "ulimit -n 1024"
             } else {
                 "nofile in /etc/security/limits.conf"
             }),
-        Some(_) | None => Row::ok(NAME, found),
+        Some(_) | None => HostCheck::ok(NAME, found),
     }
 }
 
-fn counted(name: &'static str, found: &str, limit: Limit, few: u64) -> Row {
+fn counted(name: &'static str, found: &str, limit: ResourceUsage, few: u64) -> HostCheck {
     match limit.left() {
-        0 => Row::missing(name, found),
-        left if left < few => Row::limited(name, found),
-        _ => Row::ok(name, found),
+        0 => HostCheck::missing(name, found),
+        left if left < few => HostCheck::limited(name, found),
+        _ => HostCheck::ok(name, found),
     }
 }
 
-/// Adds cost and fix to a row that is not fine.
-fn costly(row: Row, cost: &str, fix: impl FnOnce() -> String) -> Row {
-    if row.state == State::Ok { row } else { row.cost(cost).fix(fix()) }
+/// Adds cost and fix to a row that is not ok.
+fn costly(row: HostCheck, cost: &str, fix: impl FnOnce() -> String) -> HostCheck {
+    if row.state == CheckState::Ok { row } else { row.cost(cost).fix(fix()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn disk(free_bytes: u64, total_bytes: u64, free_files: Option<u64>) -> Disk {
-        Disk {
+    fn disk(free_bytes: u64, total_bytes: u64, free_files: Option<u64>) -> DiskFacts {
+        DiskFacts {
             dir: "/x".into(),
             exists: true,
             writable: true,
@@ -579,21 +596,21 @@ mod tests {
     }
 
     #[test]
-    fn little_room_is_told_before_it_is_none() {
+    fn little_free_space_is_reported_before_there_is_none() {
         const GIB: u64 = 1 << 30;
         let state = |free, total, files| room(&disk(free, total, files)).state;
-        assert_eq!(state(50 * GIB, 100 * GIB, Some(900_000)), State::Ok);
-        assert_eq!(state(50 * GIB, 100 * GIB, None), State::Ok);
-        assert_eq!(state(GIB / 2, GIB, None), State::Limited, "below 1 GiB");
-        assert_eq!(state(4 * GIB, 100 * GIB, None), State::Limited, "below 5 %");
-        assert_eq!(state(100 * GIB, 4000 * GIB, None), State::Ok, "2 %, and plenty");
-        assert_eq!(state(50 * GIB, 100 * GIB, Some(900)), State::Limited, "few files");
-        assert_eq!(state(0, 100 * GIB, None), State::Missing);
-        assert_eq!(state(50 * GIB, 100 * GIB, Some(0)), State::Missing);
+        assert_eq!(state(50 * GIB, 100 * GIB, Some(900_000)), CheckState::Ok);
+        assert_eq!(state(50 * GIB, 100 * GIB, None), CheckState::Ok);
+        assert_eq!(state(GIB / 2, GIB, None), CheckState::Limited, "below 1 GiB");
+        assert_eq!(state(4 * GIB, 100 * GIB, None), CheckState::Limited, "below 5 %");
+        assert_eq!(state(100 * GIB, 4000 * GIB, None), CheckState::Ok, "2 %, and plenty");
+        assert_eq!(state(50 * GIB, 100 * GIB, Some(900)), CheckState::Limited, "few files");
+        assert_eq!(state(0, 100 * GIB, None), CheckState::Missing);
+        assert_eq!(state(50 * GIB, 100 * GIB, Some(0)), CheckState::Missing);
     }
 
-    fn ada() -> Systemd {
-        Systemd {
+    fn ada() -> SystemdFacts {
+        SystemdFacts {
             manager: Ok(()),
             user: Some("ada".to_owned()),
             lingers: Some(false),
@@ -604,74 +621,74 @@ mod tests {
     #[test]
     fn every_control_group_row_says_what_to_do() {
         let trial = |controllers: &[&str], has_kill, birth| {
-            Ok(Trial {
+            Ok(CgroupTrial {
                 place: "/c/berth".into(),
                 controllers: controllers.iter().map(|name| (*name).to_owned()).collect(),
                 has_kill,
                 birth,
             })
         };
-        let states = |found: &Cgroups, is_root| -> Vec<(&'static str, State)> {
+        let states = |found: &CgroupFacts, is_root| -> Vec<(&'static str, CheckState)> {
             let rows = control_groups(found, is_root, (!is_root).then_some(&ada()));
-            for row in rows.iter().filter(|row| row.state != State::Ok) {
+            for row in rows.iter().filter(|row| row.state != CheckState::Ok) {
                 assert!(row.cost.is_some() && row.fix.is_some(), "{}", row.name);
             }
             rows.iter().map(|row| (row.name, row.state)).collect()
         };
         let mount = || Ok("/c".into());
-        let all = Cgroups {
+        let all = CgroupFacts {
             mount: mount(),
             in_version_1: Vec::new(),
             usable_in_version_1: Vec::new(),
             trial: trial(&["cpu", "memory", "pids"], true, Some(Ok(()))),
         };
-        assert!(states(&all, true).iter().all(|(_, state)| *state == State::Ok));
+        assert!(states(&all, true).iter().all(|(_, state)| *state == CheckState::Ok));
 
-        let usable = Cgroups {
+        let usable = CgroupFacts {
             mount: mount(),
             in_version_1: vec!["memory".to_owned()],
             usable_in_version_1: vec!["memory".to_owned()],
             trial: trial(&["cpu", "pids"], true, None),
         };
-        assert!(states(&usable, true).iter().all(|(_, state)| *state == State::Ok));
+        assert!(states(&usable, true).iter().all(|(_, state)| *state == CheckState::Ok));
 
-        let old = Cgroups {
+        let old = CgroupFacts {
             mount: mount(),
             in_version_1: vec!["memory".to_owned()],
             usable_in_version_1: Vec::new(),
             trial: trial(&["pids"], false, Some(Err("no".to_owned()))),
         };
         let expected = [
-            ("cgroup v2", State::Ok),
-            ("born in a group", State::Limited),
-            ("cgroup.kill", State::Limited),
-            ("controllers", State::Limited),
+            ("cgroup v2", CheckState::Ok),
+            ("born in a group", CheckState::Limited),
+            ("cgroup.kill", CheckState::Limited),
+            ("controllers", CheckState::Limited),
         ];
         assert_eq!(states(&old, false), expected);
-        let refused = Cgroups {
+        let refused = CgroupFacts {
             mount: mount(),
             in_version_1: Vec::new(),
             usable_in_version_1: Vec::new(),
             trial: Err("no".to_owned()),
         };
-        assert_eq!(states(&refused, false), [("cgroup v2", State::Limited)]);
-        let none = Cgroups {
+        assert_eq!(states(&refused, false), [("cgroup v2", CheckState::Limited)]);
+        let none = CgroupFacts {
             mount: Err("none".to_owned()),
             in_version_1: Vec::new(),
             usable_in_version_1: Vec::new(),
             trial: Err("none".to_owned()),
         };
-        assert_eq!(states(&none, true), [("cgroup v2", State::Missing)]);
+        assert_eq!(states(&none, true), [("cgroup v2", CheckState::Missing)]);
     }
 
     #[test]
-    fn who_does_not_linger_is_told_the_command_with_their_name() {
+    fn a_user_without_lingering_gets_the_command_with_their_name() {
         let found = ada();
         let rows = systemd_rows(&found);
         let fixes: Vec<&str> = rows.iter().filter_map(|row| row.fix.as_deref()).collect();
         assert_eq!(fixes[0], "loginctl enable-linger ada");
-        assert_eq!(rows.iter().filter(|row| row.state == State::Limited).count(), 2);
-        let root = Systemd { lingers: None, kills_at_logout: Some(false), ..found };
-        assert!(systemd_rows(&root).iter().all(|row| row.state == State::Ok));
+        assert_eq!(rows.iter().filter(|row| row.state == CheckState::Limited).count(), 2);
+        let root = SystemdFacts { lingers: None, kills_at_logout: Some(false), ..found };
+        assert!(systemd_rows(&root).iter().all(|row| row.state == CheckState::Ok));
     }
 }

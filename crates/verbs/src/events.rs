@@ -1,32 +1,32 @@
-//! What happened in a session, as everybody is shown it.
+//! Events of a session, in the form that clients get.
 //!
-//! Promise: the values of the environment are nobody's business; every way to see events goes through [`Line`].
-//! Not here: following them as they come (see the CLI's `follow`, the gateway's `live`).
+//! Promise: the values of environment variables are redacted; every reader of events goes through [`EventLine`].
+//! Not here: following events live (see `follow`, the gateway's `live`).
 
-use berth_api::record::{Entry, Event};
+use berth_api::record::{Event, EventEntry};
 use berth_api::{Problem, Timestamp};
 use berth_core::SessionId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Ctx;
+use crate::VerbContext;
 
 /// An event as `berth log --json` prints it.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "EventLine")]
-pub struct Line {
-    /// Its number.
+pub struct EventLine {
+    /// Number of the event in the session's journal, from 1.
     pub seq: u64,
-    /// When.
+    /// Time at which the event was recorded.
     pub at: Timestamp,
-    /// What.
+    /// The event itself; its fields are on the same level as `seq` and `at`.
     #[serde(flatten)]
     pub event: Event,
 }
 
-impl Line {
-    /// An entry of the journal, without what is nobody's business.
-    pub fn new(seq: u64, entry: Entry) -> Self {
+impl EventLine {
+    /// Makes a line from an entry of the journal, with the values of environment variables redacted.
+    pub fn new(seq: u64, entry: EventEntry) -> Self {
         let mut event = entry.event;
         if let Event::Created { spec, .. } | Event::Respecified { spec } = &mut event {
             spec.env.iter_mut().for_each(|(_, value)| *value = "…".to_owned());
@@ -35,12 +35,18 @@ impl Line {
     }
 }
 
-/// The events from number `from` up to and with number `to`, as far as there are any, and no more once they have
+/// The events from number `from` to number `to`, both included, as far as they exist. Stops once the result has
 /// `most_bytes`.
-pub fn read(ctx: &Ctx, id: &SessionId, from: u64, to: u64, most_bytes: usize) -> Result<Vec<Line>, Problem> {
+pub fn read(
+    ctx: &VerbContext,
+    id: &SessionId,
+    from: u64,
+    to: u64,
+    most_bytes: usize,
+) -> Result<Vec<EventLine>, Problem> {
     if from > to {
         return Ok(Vec::new());
     }
     let events = ctx.home.session(id).read_range(from.max(1), to, most_bytes)?;
-    Ok(events.iter().map(|event| Line::new(event.seq().0, event.get().entry())).collect())
+    Ok(events.iter().map(|event| EventLine::new(event.seq().0, event.get().entry())).collect())
 }

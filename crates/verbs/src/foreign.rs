@@ -1,185 +1,191 @@
-//! Conversations that agents keep themselves: those had without berth, live and past, and whose the others are.
+//! Conversations that agents keep themselves: open and past ones without berth, and the sessions that have the others.
 //!
-//! Promise: what is listed is of this account's agents only (another HOME or config directory is another account);
-//! who has one open was alive when we looked; a conversation that a session here has is named with it. Only what is
-//! shown is read, and of that the beginning and the end.
-//! Not here: bringing one here (see `adopt`, `import`), reading one (see `said`).
+//! Promise: only conversations of this account's agents are listed (another HOME or config directory is another
+//! account); every listed writer was alive at the time of the check; a conversation of a session is listed with that
+//! session. Only listed conversations are read, and of those only the beginning and the end.
+//! Not here: bringing a conversation into berth (see `adopt`, `import`), reading its dialogue (see `said`).
 //! Start with [`list`], or [`find`] for one.
 
 pub mod adopt;
+pub mod conversation_text;
 pub mod import;
-pub(crate) mod record;
-pub mod said;
+pub(crate) mod record_filter;
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::env::var_os;
 use std::path::{Path, PathBuf};
 
-use berth_api::{Code, Problem, Status, Timestamp};
-use berth_keeper::writers::{self, Writer};
-use berth_store::conversations;
-use berth_transcript::Kind;
-use berth_transcript::shelf::{self, Kept, Look, Shelf};
+use berth_api::{Problem, ProblemCode, SessionStatus, Timestamp};
+use berth_conversations::foreign_writers::{self, ForeignWriter};
+use berth_store::conversation_locks;
+use berth_transcript::TranscriptKind;
+use berth_transcript::conversation_catalog::{
+    self, ConversationCatalog, ConversationDetails, StoredConversation,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::ctx::Ctx;
+use crate::context::VerbContext;
 
-/// How many past ones a list has if nobody says.
+/// Default limit for past conversations in a list.
 pub const USUAL_PAST: usize = 50;
-/// An id's beginning that is shorter names nothing.
+/// Minimum length of an id's beginning that names a conversation.
 const SHORTEST_PREFIX: usize = 4;
 
 /// A conversation that an agent keeps.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Conversation")]
-pub struct Conversation {
-    /// The agent's own id of it.
+pub struct AgentConversation {
+    /// Id that the agent gave the conversation.
     #[serde(rename = "conversation_id")]
     pub id: String,
-    /// Which agent writes it: `claude` or `codex`.
+    /// Agent that writes the conversation: `claude` or `codex`.
     pub agent: String,
-    /// The agent's own record; nothing if nothing was said yet.
+    /// The agent's transcript; null if the conversation is still empty.
     pub file: Option<PathBuf>,
-    /// How large that is.
+    /// Size of that record, in bytes.
     pub bytes: u64,
-    /// Where it was had.
+    /// Directory of the conversation; null if the record does not name it.
     pub cwd: Option<PathBuf>,
-    /// What it is called there.
+    /// Title that the agent gave the conversation.
     pub title: Option<String>,
-    /// How it began, on one line.
+    /// First words of the conversation, on one line.
     pub first_words: Option<String>,
-    /// The version of the agent that began it.
+    /// Version of the agent that began the conversation.
     pub version: Option<String>,
-    /// The branch that was checked out then.
+    /// Branch that was checked out when the conversation began.
     pub branch: Option<String>,
-    /// When it began.
+    /// Time of the first record.
     pub began_at: Option<Timestamp>,
-    /// When something was last written in it.
+    /// Time of the last record.
     pub last_activity_at: Timestamp,
-    /// The agent put it away: it is there to read, and not to go on.
+    /// True if the agent archived the conversation: it can be read, but not resumed.
     pub archived: bool,
-    /// Who has it open now.
-    pub held_by: Vec<Holder>,
-    /// The session here that has it.
-    pub session: Option<Ours>,
-    /// Why more is not known.
+    /// Processes that have the conversation open now.
+    pub held_by: Vec<ConversationHolder>,
+    /// Session of berth that has the conversation.
+    pub session: Option<ConversationSession>,
+    /// Reason why some of the fields are not known.
     pub unreadable: Option<String>,
 }
 
 /// A process that has a conversation open.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ConversationHolder")]
-pub struct Holder {
-    /// Its number.
+pub struct ConversationHolder {
+    /// Process id.
     pub pid: u32,
-    /// Since when it runs.
+    /// Start time of the process.
     pub since: Timestamp,
-    /// Its terminal.
+    /// Terminal of the process.
     pub terminal: Option<PathBuf>,
-    /// Where it is.
+    /// Working directory of the process.
     pub cwd: Option<PathBuf>,
-    /// What it runs, without secrets.
+    /// Command line of the process, with secrets redacted.
     pub command: String,
-    /// Why that is said.
+    /// Evidence that this process has the conversation open.
     pub evidence: String,
 }
 
-/// A session here.
+/// Session of berth that has a conversation.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ConversationSession")]
-pub struct Ours {
-    /// Its id.
+pub struct ConversationSession {
+    /// Id of the session.
     pub id: String,
-    /// What people call it.
+    /// Name of the session.
     pub name: Option<String>,
-    /// Its state in one word.
+    /// State of the session in one word.
     pub state: berth_api::SessionState,
 }
 
-impl Ours {
-    /// How people address it.
+impl ConversationSession {
+    /// The session's name, else its id.
     pub fn handle(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)
     }
 }
 
-/// Which conversations are wanted.
+/// Filter for the list of conversations.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    /// Only those of this agent.
-    pub agent: Option<Kind>,
-    /// Only those that were had in this directory or below it.
+pub struct ConversationFilter {
+    /// Only conversations of this agent.
+    pub agent: Option<TranscriptKind>,
+    /// Only conversations in this directory or below it.
     pub under: Option<PathBuf>,
-    /// Those that sessions here have, too.
+    /// Also conversations that sessions of berth have.
     pub ours_too: bool,
-    /// At most so many that nobody has open.
+    /// Limit for conversations that no process has open.
     pub limit: Option<usize>,
 }
 
-/// What was found.
+/// Result of [`list`].
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Conversations")]
-pub struct Found {
-    /// Open ones first, then the last written ones.
-    pub conversations: Vec<Conversation>,
-    /// How many more there may be.
+pub struct ConversationList {
+    /// Conversations that a process has open first, then the others, the last written first.
+    pub conversations: Vec<AgentConversation>,
+    /// Number of further conversations that may match.
     pub beyond: usize,
-    /// What could not be looked at.
+    /// Errors of records and directories that could not be read.
     pub damaged: Vec<String>,
 }
 
-/// The kind that a person names.
-pub fn kind(name: &str) -> Result<Kind, Problem> {
-    Kind::of(name).ok_or_else(|| {
-        Problem::new(Code::Usage, format!("how `{name}` keeps its conversations is not known"))
-            .hint("claude and codex are")
+/// Parses the name of an agent.
+pub fn kind(name: &str) -> Result<TranscriptKind, Problem> {
+    TranscriptKind::of(name).ok_or_else(|| {
+        Problem::new(ProblemCode::Usage, format!("berth cannot read the conversations of agent `{name}`"))
+            .hint("it can read those of claude and codex")
     })
 }
 
-/// Everything one kind of agent keeps, and who has what open.
-struct Account {
-    kind: Kind,
+/// The conversations of one kind of agent, and the processes that have them open.
+struct AgentAccount {
+    kind: TranscriptKind,
     dir: PathBuf,
-    shelf: Shelf,
-    live: BTreeMap<String, Vec<Writer>>,
-    /// The sessions here that have a conversation of an agent, once somebody had to ask for all.
-    sessions: OnceCell<Vec<Status>>,
+    shelf: ConversationCatalog,
+    live: BTreeMap<String, Vec<ForeignWriter>>,
+    /// Sessions with a conversation of an agent; filled at the first need to read all sessions.
+    sessions: OnceCell<Vec<SessionStatus>>,
 }
 
-impl Account {
-    fn look(kind: Kind) -> Result<Self, String> {
+impl AgentAccount {
+    fn look(kind: TranscriptKind) -> Result<Self, String> {
         let dir = berth_transcript::config_dir(kind, |name| var_os(name))?;
-        let shelf = shelf::list(kind, |name| var_os(name))?;
-        let mut live: BTreeMap<String, Vec<Writer>> = BTreeMap::new();
-        for writer in writers::live(kind, |name| var_os(name))? {
+        let shelf = conversation_catalog::list(kind, |name| var_os(name))?;
+        let mut live: BTreeMap<String, Vec<ForeignWriter>> = BTreeMap::new();
+        for writer in foreign_writers::live(kind, |name| var_os(name))? {
             live.entry(writer.conversation_id.clone()).or_default().push(writer);
         }
         Ok(Self { kind, dir, shelf, live, sessions: OnceCell::new() })
     }
 
-    fn session(&self, ctx: &Ctx, id: &str) -> Option<Ours> {
+    fn session(&self, ctx: &VerbContext, id: &str) -> Option<ConversationSession> {
         let all = || {
-            let all = self.sessions.get_or_init(|| conversations::sessions(&ctx.home));
-            all.iter().filter(|status| conversations::has(status, self.kind.word(), id)).cloned().collect()
+            let all = self.sessions.get_or_init(|| conversation_locks::sessions(&ctx.home));
+            all.iter()
+                .filter(|status| conversation_locks::has(status, self.kind.word(), id))
+                .cloned()
+                .collect()
         };
-        let status = conversations::session_of(&ctx.home, self.kind.word(), id, &self.dir, all)?;
-        Some(Ours { id: status.id, name: status.name, state: status.state })
+        let status = conversation_locks::session_of(&ctx.home, self.kind.word(), id, &self.dir, all)?;
+        Some(ConversationSession { id: status.id, name: status.name, state: status.state })
     }
 
-    /// Who has it open and is not kept: what runs in a session is that session's.
-    fn holders(&self, id: &str) -> Vec<Holder> {
+    /// Processes outside of all sessions that have the conversation open: a process inside of a session belongs to that
+    /// session.
+    fn holders(&self, id: &str) -> Vec<ConversationHolder> {
         let writers = self.live.get(id).map(Vec::as_slice).unwrap_or_default();
-        writers.iter().filter(|writer| writer.kept_in().is_none()).map(Holder::from).collect()
+        writers.iter().filter(|writer| writer.kept_in().is_none()).map(ConversationHolder::from).collect()
     }
 
-    fn of(&self, ctx: &Ctx, kept: &Kept) -> Conversation {
+    fn of(&self, ctx: &VerbContext, kept: &StoredConversation) -> AgentConversation {
         let (look, unreadable) = match kept.look() {
             Ok(look) => (look, None),
-            Err(why) => (Look::default(), Some(why)),
+            Err(why) => (ConversationDetails::default(), Some(why)),
         };
-        Conversation {
+        AgentConversation {
             id: kept.id.clone(),
             agent: self.kind.word().to_owned(),
             file: Some(kept.path.clone()),
@@ -198,10 +204,10 @@ impl Account {
         }
     }
 
-    /// One in which nothing was said yet: agents write nothing before the first prompt.
-    fn unwritten(&self, ctx: &Ctx, id: &str) -> Conversation {
+    /// A conversation without a record: agents write nothing before the first prompt.
+    fn empty_conversation(&self, ctx: &VerbContext, id: &str) -> AgentConversation {
         let held_by = self.holders(id);
-        Conversation {
+        AgentConversation {
             id: id.to_owned(),
             agent: self.kind.word().to_owned(),
             file: None,
@@ -221,8 +227,8 @@ impl Account {
     }
 }
 
-impl From<&Writer> for Holder {
-    fn from(writer: &Writer) -> Self {
+impl From<&ForeignWriter> for ConversationHolder {
+    fn from(writer: &ForeignWriter) -> Self {
         Self {
             pid: writer.identity.pid,
             since: Timestamp(writer.since_ms),
@@ -234,31 +240,31 @@ impl From<&Writer> for Holder {
     }
 }
 
-fn accounts(wanted: Option<Kind>, damaged: &mut Vec<String>) -> Vec<Account> {
-    let kinds = Kind::ALL.into_iter().filter(|kind| wanted.is_none_or(|wanted| wanted == *kind));
-    let looked = kinds.filter_map(|kind| Account::look(kind).map_err(|why| damaged.push(why)).ok());
+fn accounts(wanted: Option<TranscriptKind>, damaged: &mut Vec<String>) -> Vec<AgentAccount> {
+    let kinds = TranscriptKind::ALL.into_iter().filter(|kind| wanted.is_none_or(|wanted| wanted == *kind));
+    let looked = kinds.filter_map(|kind| AgentAccount::look(kind).map_err(|why| damaged.push(why)).ok());
     looked.collect()
 }
 
-/// The conversations there are: those that somebody has open, then the others, the last written first.
-pub fn list(ctx: &Ctx, wanted: &Wanted) -> Found {
-    let mut found = Found::default();
+/// Lists the conversations: those that a process has open, then the others, the last written first.
+pub fn list(ctx: &VerbContext, wanted: &ConversationFilter) -> ConversationList {
+    let mut found = ConversationList::default();
     let accounts = accounts(wanted.agent, &mut found.damaged);
-    let is_wanted = |one: &Conversation| {
+    let is_wanted = |one: &AgentConversation| {
         let is_there = |dir: &PathBuf| one.cwd.as_ref().is_some_and(|cwd| cwd.starts_with(dir));
         (wanted.ours_too || one.session.is_none()) && wanted.under.as_ref().is_none_or(is_there)
     };
-    let mut past: Vec<(&Account, &Kept)> = Vec::new();
+    let mut past: Vec<(&AgentAccount, &StoredConversation)> = Vec::new();
     for account in &accounts {
         found.damaged.extend(account.shelf.damaged.iter().cloned());
         found.beyond += account.shelf.beyond;
-        let (open, closed): (Vec<&Kept>, Vec<&Kept>) =
+        let (open, closed): (Vec<&StoredConversation>, Vec<&StoredConversation>) =
             account.shelf.kept.iter().partition(|kept| account.live.contains_key(&kept.id));
         past.extend(closed.into_iter().map(|kept| (account, kept)));
         for id in account.live.keys() {
             let known = open.iter().find(|kept| kept.id == *id);
-            let one = known.map_or_else(|| account.unwritten(ctx, id), |kept| account.of(ctx, kept));
-            // What only a keeper has open is its session's.
+            let one = known.map_or_else(|| account.empty_conversation(ctx, id), |kept| account.of(ctx, kept));
+            // A conversation that only a keeper has open belongs to its session.
             let is_somebodys = !one.held_by.is_empty() || (wanted.ours_too && one.session.is_some());
             if is_somebodys && is_wanted(&one) {
                 found.conversations.push(one);
@@ -273,7 +279,7 @@ pub fn list(ctx: &Ctx, wanted: &Wanted) -> Found {
             found.beyond += 1;
             continue;
         }
-        // The cheap question first: most of many are ours, or nobody asked for them.
+        // The cheap check first: most of many conversations belong to sessions, or the filter excludes them.
         if !wanted.ours_too && account.session(ctx, &kept.id).is_some() {
             continue;
         }
@@ -286,39 +292,48 @@ pub fn list(ctx: &Ctx, wanted: &Wanted) -> Found {
     found
 }
 
-/// The conversation a person means: by its id, a unique beginning of it, or its file.
-pub fn find(ctx: &Ctx, text: &str, agent: Option<Kind>) -> Result<Conversation, Problem> {
+/// Finds a conversation by its id, a unique beginning of the id, or its file.
+pub fn find(
+    ctx: &VerbContext,
+    text: &str,
+    agent: Option<TranscriptKind>,
+) -> Result<AgentConversation, Problem> {
     let mut damaged = Vec::new();
     let accounts = accounts(agent, &mut damaged);
     find_among(ctx, &accounts, &damaged, text)
 }
 
-/// The same for many: what agents keep is looked through once.
-pub fn find_each(ctx: &Ctx, texts: &[String], agent: Option<Kind>) -> Result<Vec<Conversation>, Problem> {
+/// Finds several conversations: the agents' directories are read once.
+pub fn find_each(
+    ctx: &VerbContext,
+    texts: &[String],
+    agent: Option<TranscriptKind>,
+) -> Result<Vec<AgentConversation>, Problem> {
     let mut damaged = Vec::new();
     let accounts = accounts(agent, &mut damaged);
     texts.iter().map(|text| find_among(ctx, &accounts, &damaged, text)).collect()
 }
 
 fn find_among(
-    ctx: &Ctx,
-    accounts: &[Account],
+    ctx: &VerbContext,
+    accounts: &[AgentAccount],
     damaged: &[String],
     text: &str,
-) -> Result<Conversation, Problem> {
-    let by_file = Path::new(text).is_file().then(|| shelf::id_in(Path::new(text))).flatten();
+) -> Result<AgentConversation, Problem> {
+    let by_file =
+        Path::new(text).is_file().then(|| conversation_catalog::id_of_path(Path::new(text))).flatten();
     let meant = by_file.as_deref().unwrap_or(text).to_ascii_lowercase();
     let is_meant = |id: &str| {
         id.eq_ignore_ascii_case(&meant)
             || (meant.len() >= SHORTEST_PREFIX && id.to_ascii_lowercase().starts_with(&meant))
     };
-    let mut found: Vec<Conversation> = Vec::new();
+    let mut found: Vec<AgentConversation> = Vec::new();
     for account in accounts {
         let kept = account.shelf.kept.iter().filter(|kept| is_meant(&kept.id));
         found.extend(kept.map(|kept| account.of(ctx, kept)));
         let is_unwritten = |id: &&String| is_meant(id) && !found.iter().any(|one| one.id == **id);
-        let unwritten: Vec<Conversation> =
-            account.live.keys().filter(is_unwritten).map(|id| account.unwritten(ctx, id)).collect();
+        let unwritten: Vec<AgentConversation> =
+            account.live.keys().filter(is_unwritten).map(|id| account.empty_conversation(ctx, id)).collect();
         found.extend(unwritten);
     }
     if let Some(exact) = found.iter().position(|one| one.id.eq_ignore_ascii_case(&meant)) {
@@ -329,34 +344,34 @@ fn find_among(
         0 => {
             let what = format!("no agent of this account keeps a conversation `{}`", text.escape_debug());
             let hint = match damaged.first() {
-                Some(why) => format!("not all could be looked at: {why}"),
+                Some(why) => format!("some conversations could not be examined: {why}"),
                 None => "`berth ls --foreign --all` lists those that are not a session's".to_owned(),
             };
-            Err(Problem::new(Code::NotFound, what).hint(hint))
+            Err(Problem::new(ProblemCode::NotFound, what).hint(hint))
         }
         count => {
             let ids: Vec<&str> = found.iter().take(8).map(|one| one.id.as_str()).collect();
             let more = if count > ids.len() { ", …" } else { "" };
             let what = format!("`{text}` could mean {count} conversations: {}{more}", ids.join(", "));
-            Err(Problem::new(Code::NotFound, what).hint("type more of the id"))
+            Err(Problem::new(ProblemCode::NotFound, what).hint("type more of the id"))
         }
     }
 }
 
-/// The variables that say where a conversation is kept, if it is not where the agent looks by itself: whoever goes on
-/// with it may have another environment.
-fn place_variables(kind: Kind) -> Vec<(String, String)> {
+/// Variables that say where an agent keeps its conversations, if that is not the default place: a session that resumes
+/// the conversation may have another environment.
+fn place_variables(kind: TranscriptKind) -> Vec<(String, String)> {
     let variable = match kind {
-        Kind::Claude => "CLAUDE_CONFIG_DIR",
-        Kind::Codex => "CODEX_HOME",
+        TranscriptKind::Claude => "CLAUDE_CONFIG_DIR",
+        TranscriptKind::Codex => "CODEX_HOME",
     };
     let value = var_os(variable).and_then(|value| value.into_string().ok());
     value.filter(|value| !value.is_empty()).map(|value| (variable.to_owned(), value)).into_iter().collect()
 }
 
-/// What people call who has it open, for a sentence.
-pub fn who(holders: &[Holder]) -> String {
-    let line = |holder: &Holder| {
+/// The processes that have a conversation open, for a sentence.
+pub fn describe_holder(holders: &[ConversationHolder]) -> String {
+    let line = |holder: &ConversationHolder| {
         let place = match (&holder.terminal, &holder.cwd) {
             (Some(terminal), _) => format!(" on {}", terminal.display()),
             (None, Some(cwd)) => format!(" in {}", cwd.display()),

@@ -1,50 +1,51 @@
-//! A new session with a copy of another one's conversation.
+//! Forking: a new session with a copy of another session's conversation.
 
 use std::path::Path;
 
-use berth_api::record::{Grant, Spec};
-use berth_api::turn::Origin;
-use berth_api::{Code, Connection, Problem, Status};
-use berth_core::{Deed, Name, SessionId};
-use berth_store::names::Naming;
-use berth_store::view;
+use berth_api::record::{Grant, SessionSpec};
+use berth_api::turn::ConversationOrigin;
+use berth_api::{KeeperConnection, Problem, ProblemCode, SessionStatus};
+use berth_core::{CallerAction, SafeName, SessionId};
+use berth_store::names::RequestedName;
+use berth_store::session_status;
 
-use crate::ctx::Ctx;
+use crate::context::VerbContext;
 use crate::{auto_name, run};
 
-/// Makes it, and begins its first run. `handle` is what people call the other one.
+/// Creates the new session, and begins its first run. `handle` is the other session's name, for messages.
 pub fn fork(
-    ctx: &Ctx,
+    ctx: &VerbContext,
     id: &SessionId,
     handle: &str,
     name: Option<&str>,
-) -> Result<(Connection, Status), Problem> {
-    ctx.may(Deed::Fork, id)?;
-    let name = name.map(Name::parse).transpose();
-    let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
-    let session = view::history(&ctx.home, id)?.session;
+) -> Result<(KeeperConnection, SessionStatus), Problem> {
+    ctx.may(CallerAction::Fork, id)?;
+    let name = name.map(SafeName::parse).transpose();
+    let name = name.map_err(|bad| Problem::new(ProblemCode::Usage, bad.to_string()))?;
+    let session = session_status::history(&ctx.home, id)?.session;
     let refused = |refusal| berth_api::problem::refusal(&refusal, handle);
-    let spec: Spec = session.spec.clone().ok_or_else(|| refused(berth_core::Refusal::NotCreated))?.into();
+    let spec: SessionSpec =
+        session.spec.clone().ok_or_else(|| refused(berth_core::Refusal::NotCreated))?.into();
     if session.has_terminal() {
         return Err(Problem::new(
-            Code::Refused,
+            ProblemCode::Refused,
             format!("session `{handle}` has no conversation that can be copied: it is a terminal"),
         )
         .hint("only agents that take turns can be forked (`berth run --agent NAME`)"));
     }
     let of = session.conversation.map(|conversation| conversation.id).ok_or_else(|| {
-        Problem::new(Code::Refused, format!("session `{handle}` has no conversation yet"))
+        Problem::new(ProblemCode::Refused, format!("session `{handle}` has no conversation yet"))
             .hint("send it something first")
     })?;
-    // A key means one session, and that is the other one.
-    // Nor is a grant inherited.
-    let spec = Spec { origin: Origin::Forked(of), key: None, grant: Grant::None, ..spec };
-    let naming = name.map(Naming::Chosen).unwrap_or_else(|| {
-        let of_fork = session.name.as_ref().map(auto_name::of_fork);
-        Naming::Stem(of_fork.unwrap_or_else(|| auto_name::stem(&[], Path::new(&spec.cwd))))
+    // A key identifies one session, and that is the original.
+    // A grant is not inherited either.
+    let spec = SessionSpec { origin: ConversationOrigin::Forked(of), key: None, grant: Grant::None, ..spec };
+    let naming = name.map(RequestedName::Chosen).unwrap_or_else(|| {
+        let of_fork = session.name.as_ref().map(auto_name::fork_name);
+        RequestedName::Stem(of_fork.unwrap_or_else(|| auto_name::suggest_name(&[], Path::new(&spec.cwd))))
     });
-    let asked = run::Besides { naming: &naming, take: false, secrets: &[], tags: &[], note: None };
-    let begun = run::begin(ctx, spec, &asked)?;
+    let asked = run::StartOptions { naming: &naming, take: false, secrets: &[], tags: &[], note: None };
+    let begun = run::create_session(ctx, spec, &asked)?;
     let (connection, status) = begun.expect("a session without a key is always a new one");
     run::await_agent(ctx, connection, status)
 }

@@ -1,53 +1,60 @@
-//! Finding words in sessions: in what was said, in what agents wrote, and in their own records of it.
+//! Search in sessions: in prompts and answers, in the output of agents, and in their own transcripts.
 //!
 //! Promise: escape sequences and the escapes of JSON neither hide a match nor make one; results come in one order, the
-//! newest session first; memory has a limit whatever is searched.
-//! Not here: the command line and how it looks (see the CLI).
-//! Start with [`subjects`], then [`find`]; `session` has what there is to search, `lines` how, `literals` the short way.
+//! newest session first; memory is bounded whatever is searched.
+//! Not here: the command line and the display of results (see the CLI).
+//! Start with [`subjects`], then [`find`]; `session` has the searchable parts, `lines` searches them, `literals` is the
+//! fast path.
 
 mod lines;
 mod literals;
+mod parallel;
 mod pattern;
 mod record;
 mod session;
 mod text;
-mod work;
 
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_core::SessionId;
-use berth_store::view::{self, Brief};
+use berth_store::session_status::{self, StatusSummary};
 
-pub use lines::{Context, Found};
-pub use pattern::{Manner, Pattern};
-pub use record::{Line, Span};
-pub use session::{Extent, Hit, Part, Subject};
+pub use lines::{ContextLines, MatchedLine};
+pub use pattern::{PatternOptions, SearchPattern};
+pub use record::{FoundLine, MatchSpan};
+pub use session::{MatchPlace, SearchExtent, SearchHit, SearchSubject};
 
-use crate::ctx::Ctx;
-use crate::listing::Filter;
-use crate::progress::Progress;
+use crate::context::VerbContext;
+use crate::listing::SessionFilter;
+use crate::progress::ProgressSink;
 
-/// Those of these sessions that are wanted, the newest first, and what is wrong with some. With a filter that wants
-/// all, one whose record is damaged is searched as far as it can be read.
-pub fn subjects(ctx: &Ctx, filter: &Filter, mut ids: Vec<SessionId>) -> (Vec<Subject>, Vec<Problem>) {
+/// The sessions that pass the filter, the newest first, and the errors of those that cannot be read. With a filter that
+/// passes all, a damaged session is searched as far as it can be read.
+pub fn subjects(
+    ctx: &VerbContext,
+    filter: &SessionFilter,
+    mut ids: Vec<SessionId>,
+) -> (Vec<SearchSubject>, Vec<Problem>) {
     ids.sort();
     ids.dedup();
     let (mut subjects, mut problems) = (Vec::new(), Vec::new());
     for id in ids {
         let files = ctx.home.session(&id);
-        match view::status(&ctx.home, &id) {
-            Ok(status) if filter.wants(&Brief::from(&status)) => subjects.push(Subject { id, files, status }),
+        match session_status::status(&ctx.home, &id) {
+            Ok(status) if filter.wants(&StatusSummary::from(&status)) => {
+                subjects.push(SearchSubject { id, files, status })
+            }
             Ok(_) => {}
-            // Being made this very moment, or given up before anything was said in it.
-            Err(problem) if problem.code == Code::NotFound => {}
+            // A session that is just being created, or that was given up before its first event.
+            Err(problem) if problem.code == ProblemCode::NotFound => {}
             Err(problem) => {
                 problems.push(problem);
                 if !filter.is_choosy() {
-                    let status = crate::export::salvaged(ctx, &id).0;
-                    subjects.push(Subject { id, files, status });
+                    let status = crate::export::readable_prefix(ctx, &id).0;
+                    subjects.push(SearchSubject { id, files, status });
                 }
             }
         }
@@ -56,15 +63,14 @@ pub fn subjects(ctx: &Ctx, filter: &Filter, mut ids: Vec<SessionId>) -> (Vec<Sub
     (subjects, problems)
 }
 
-/// Searches these sessions, in this order; `take` gets what is found of one after the other, until it has enough, or
-/// whoever hears of the progress has.
-/// Returns what could not be searched.
+/// Searches these sessions, in this order. `take` gets the matches of one session after the other, until it or the
+/// progress callback stops the search. Returns the errors of parts that could not be searched.
 pub fn find(
-    subjects: &[Subject],
-    pattern: &Pattern,
-    extent: Extent,
-    progress: &dyn Progress,
-    mut take: impl FnMut(&Subject, &[Hit]) -> Result<ControlFlow<()>, Problem>,
+    subjects: &[SearchSubject],
+    pattern: &SearchPattern,
+    extent: SearchExtent,
+    progress: &dyn ProgressSink,
+    mut take: impl FnMut(&SearchSubject, &[SearchHit]) -> Result<ControlFlow<()>, Problem>,
 ) -> Result<Vec<Problem>, Problem> {
     let mut problems = Vec::new();
     let mut jobs = Vec::new();
@@ -77,13 +83,13 @@ pub fn find(
             Err(problem) => problems.push(problem),
         }
     }
-    // One match is enough to name a session, and then the rest of it need not be read.
+    // One match is enough to name a session, so the rest of it is not read.
     let is_enough = extent.one_each;
     let named: Vec<AtomicBool> = subjects.iter().map(|_| AtomicBool::new(false)).collect();
-    let extent = Extent { most: if is_enough { 1 } else { extent.most }, ..extent };
+    let extent = SearchExtent { most: if is_enough { 1 } else { extent.most }, ..extent };
     progress.begin(jobs.iter().map(|(_, job)| job.bytes).sum());
     let worker = || {
-        let (pattern, mut scratch) = (pattern.clone(), lines::Scratch::default());
+        let (pattern, mut scratch) = (pattern.clone(), lines::SearchBuffers::default());
         let (jobs, named) = (&jobs, &named);
         move |number: usize, enough: &AtomicBool| {
             let (subject, job) = &jobs[number];
@@ -100,7 +106,7 @@ pub fn find(
             found
         }
     };
-    work::each(jobs.len(), worker, |number, (hits, more)| {
+    parallel::each(jobs.len(), worker, |number, (hits, more)| {
         problems.extend(more);
         if !hits.is_empty() && take(&subjects[jobs[number].0], &hits)?.is_break() {
             return Ok(ControlFlow::Break(()));

@@ -1,7 +1,8 @@
-//! Processes that sessions share.
+//! Helpers: processes that sessions share.
 //!
-//! Promise: of any number who ask for one at once, one starts it and all own it; the last one out stops it.
-//! Not here: holding one (see `berth_keeper`).
+//! Promise: of several clients that ask for a helper at once, one starts it and all own it; the last owner that leaves
+//! stops it.
+//! Not here: the process that runs a helper (see `berth_keeper`).
 //! Start with [`ensure()`].
 
 mod ensure;
@@ -9,31 +10,32 @@ mod find;
 mod release;
 
 use berth_api::helper::HelperStatus;
-use berth_api::{Code, Problem, Status};
+use berth_api::{Problem, ProblemCode, SessionStatus};
 use berth_core::SessionId;
-use berth_store::view;
+use berth_store::session_status;
 
-pub use ensure::{Asked, READY_WITHIN, ensure};
+pub use berth_keeper::helpers::{helper_id, pattern};
+pub use ensure::{HelperRequest, READY_WITHIN, ensure};
 pub use find::{find, find_owned};
 pub use release::release;
 
-use crate::ctx::Ctx;
+use crate::context::VerbContext;
 
-/// The helpers there are.
+/// List of helpers.
 #[derive(Debug, Default)]
-pub struct Helpers {
-    /// By name.
-    pub helpers: Vec<Status>,
-    /// What could not be read, or brought to its end.
+pub struct HelperListing {
+    /// Readable helpers, by name.
+    pub helpers: Vec<SessionStatus>,
+    /// Errors of helpers that could not be read, or whose lost run could not be ended.
     pub damaged: Vec<Problem>,
 }
 
-/// Lists them, those that are stopped, too.
-pub fn list(helpers: &Ctx) -> Result<Helpers, Problem> {
-    let mut all = Helpers::default();
+/// Lists all helpers, stopped ones included.
+pub fn list(helpers: &VerbContext) -> Result<HelperListing, Problem> {
+    let mut all = HelperListing::default();
     for id in find::ids(helpers)? {
-        let known = view::status(&helpers.home, &id).and_then(|status| {
-            // A loss nobody has recorded yet: what the run left behind is ended now.
+        let known = session_status::status(&helpers.home, &id).and_then(|status| {
+            // The keeper died and the loss is not recorded yet: the rest of the run is ended now.
             if status.is_unrecorded_loss() { helpers.healed(&id) } else { Ok((status, None)) }
         });
         match known {
@@ -41,8 +43,8 @@ pub fn list(helpers: &Ctx) -> Result<Helpers, Problem> {
                 all.damaged.extend(trouble.map(|problem| reworded(problem, &id)));
                 all.helpers.push(described(helpers, status));
             }
-            // Being made this very moment, or given up before anything was recorded.
-            Err(problem) if problem.code == Code::NotFound => {}
+            // A helper that is just being created, or that was given up before its first event.
+            Err(problem) if problem.code == ProblemCode::NotFound => {}
             Err(problem) => all.damaged.push(reworded(problem, &id)),
         }
     }
@@ -53,23 +55,24 @@ pub fn list(helpers: &Ctx) -> Result<Helpers, Problem> {
     Ok(all)
 }
 
-/// What is known about a helper, with the names of those who own it.
-pub fn described(helpers: &Ctx, status: Status) -> Status {
+/// The status of a helper, with the names of its owners.
+pub fn described(helpers: &VerbContext, status: SessionStatus) -> SessionStatus {
     let sessions = helpers.home.sessions();
-    // A record of an older version does not say who owns it.
+    // A record of an older version does not name the owners.
     let mut helper = status.helper.clone().unwrap_or_else(|| HelperStatus {
         name: status.handle().to_owned(),
         scope: "unknown".to_owned(),
         ..HelperStatus::default()
     });
     for owner in &mut helper.owners {
-        let known = SessionId::parse(&owner.session).and_then(|id| view::status(&sessions, &id).ok());
+        let known =
+            SessionId::parse(&owner.session).and_then(|id| session_status::status(&sessions, &id).ok());
         owner.name = known.and_then(|session| session.name);
     }
-    Status { helper: Some(helper), ..status }
+    SessionStatus { helper: Some(helper), ..status }
 }
 
-/// What is known about sessions in general, said of a helper.
+/// Rewords an error about a session for a helper.
 pub fn reworded(problem: Problem, id: &SessionId) -> Problem {
     let of_helper = |text: String| {
         text.replace(&format!("session `{id}`"), &format!("helper {id}"))

@@ -1,8 +1,9 @@
-//! What an agent's transcript was at the end of each turn, and putting that back.
+//! History of an agent's transcript: copies from the end of each turn, and restoring them.
 //!
-//! Promise: a file that is there is never written over; what is put back is what was copied, by its hash, and
-//! appears whole or not at all. Who fails leaves nothing, so that the next try begins where this one did.
-//! Not here: the copies (`berth_keeper::copies`), when they are made (the keeper's `transcript_copies`).
+//! Promise: an existing file is never overwritten; a restored file has the contents of the copy, by its hash, and
+//! appears whole or not at all. A failed restore leaves no files, so that the next one starts from the same state.
+//! Not here: the copies (`berth_conversations::transcript_copies`), the time of copying (the keeper's
+//! `transcript_copier`).
 //! Start with [`of`], then [`restore`].
 
 use std::fs::{self, DirBuilder, File};
@@ -12,96 +13,98 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use berth_api::status::Timestamp;
-use berth_api::{Code, Problem, Status};
-use berth_core::{Conversation, Deed, SessionId, Spec};
-use berth_keeper::copies::{Copies, Copy, Limit, Mark};
-use berth_keeper::keeper::transcript_copies::{self, KEEP_VARIABLE};
-use berth_keeper::sweep::Report;
-use berth_store::Home;
+use berth_api::{Problem, ProblemCode, SessionStatus};
+use berth_conversations::transcript_copies::{CopyLimit, SizeMark, TranscriptCopies, TranscriptCopy};
+use berth_core::{CallerAction, Conversation, SessionId, SessionSpec};
+use berth_keeper::keeper::transcript_copier::{self, KEEP_VARIABLE};
+use berth_store::StateDir;
+
+use crate::sweep::SweepReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::ctx::Ctx;
+use crate::context::VerbContext;
 
-/// What is kept of a session's conversation.
+/// History of a session's conversation.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct History {
-    /// The conversation, by the agent's own id.
+pub struct SessionHistory {
+    /// Id that the agent gave the conversation.
     #[serde(rename = "conversation_id")]
     pub conversation: String,
-    /// The agent's own file.
-    pub original: Option<Original>,
-    /// What the copies can give back, the oldest first.
-    pub points: Vec<Point>,
-    /// Why nothing more is copied at the moment.
+    /// The agent's own file; null if there is none.
+    pub original: Option<HistoryOriginal>,
+    /// States that can be restored, the oldest first.
+    pub points: Vec<HistoryPoint>,
+    /// Reason why no more copies are made; null if they are.
     pub full: Option<String>,
 }
 
-/// The file an agent writes its conversation to.
+/// File that an agent writes its conversation to.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "HistoryOriginal")]
-pub struct Original {
-    /// Where it was when it was last copied.
+pub struct HistoryOriginal {
+    /// Path of the file when it was last copied.
     pub path: PathBuf,
-    /// How large it is; nothing if it is gone.
+    /// Size of the file in bytes; null if it does not exist any more.
     pub size: Option<u64>,
 }
 
-/// A transcript as it was at some time.
+/// State of a transcript at some time.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "HistoryPoint")]
-pub struct Point {
-    /// To ask for it.
+pub struct HistoryPoint {
+    /// Number of the state, for `berth history restore`.
     pub number: u64,
-    /// When it was copied.
+    /// Time of the copy.
     pub at: Timestamp,
-    /// After which turn; nothing if it was not the end of one that berth gave.
+    /// Turn at whose end the copy was made; null if berth did not send that turn.
     pub turn: Option<u64>,
-    /// How large the transcript was.
+    /// Size of the transcript, in bytes.
     pub size: u64,
-    /// How many files of other agents it had beside it.
+    /// Number of sub-agents' files beside the transcript.
     pub beside: u64,
 }
 
-/// What was put back.
+/// Result of a restore.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "RestoredHistory")]
-pub struct Restored {
-    /// Which.
-    pub point: Point,
-    /// The files that were written, the transcript first.
+pub struct RestoredHistory {
+    /// State that was restored.
+    pub point: HistoryPoint,
+    /// Files that were written, the transcript first.
     pub files: Vec<PathBuf>,
-    /// Files of other agents that were there already, and stay as they are.
+    /// Sub-agents' files that existed already, and stay unchanged.
     pub there: Vec<PathBuf>,
 }
 
-/// What is kept of a session's conversation.
-pub fn of(ctx: &Ctx, id: &SessionId) -> Result<History, Problem> {
+/// Reads the history of a session's conversation.
+pub fn of(ctx: &VerbContext, id: &SessionId) -> Result<SessionHistory, Problem> {
     let status = ctx.known(id)?.0;
     let (kind, native) = conversation(&status)?;
-    let copies = Copies::of(ctx.home.root());
+    let copies = TranscriptCopies::of(ctx.home.root());
     let all = listed(&copies, kind, native)?;
     let original = all.iter().rev().find(|copy| copy.name.is_empty()).map(|copy| {
         let size = fs::metadata(&copy.original).ok().map(|found| found.len());
-        Original { path: copy.original.clone(), size }
+        HistoryOriginal { path: copy.original.clone(), size }
     });
     let points = marks(&all).into_iter().map(|(point, ..)| point).collect();
-    Ok(History { conversation: native.to_owned(), original, points, full: copies.full() })
+    Ok(SessionHistory { conversation: native.to_owned(), original, points, full: copies.full() })
 }
 
-/// Puts a transcript back to where the agent looks for it, or writes it to `to`. The last one if none is chosen.
+/// Restores a transcript to where the agent looks for it, or writes it to `to`. Without a number the last state is
+/// restored.
 pub fn restore(
-    ctx: &Ctx,
+    ctx: &VerbContext,
     id: &SessionId,
     number: Option<u64>,
     to: Option<&Path>,
-) -> Result<Restored, Problem> {
-    ctx.may(Deed::Resume { takes: false }, id)?;
+) -> Result<RestoredHistory, Problem> {
+    ctx.may(CallerAction::Resume { takes: false }, id)?;
     let status = ctx.status(id)?;
     let handle = status.handle().to_owned();
     let (kind, native) = conversation(&status)?;
-    let copies = Copies::of(ctx.home.root());
+    let copies = TranscriptCopies::of(ctx.home.root());
     let all = listed(&copies, kind, native)?;
     let points = marks(&all);
     let none = || {
@@ -109,7 +112,8 @@ pub fn restore(
             Some(number) => format!("the history of session `{handle}` has no point {number}"),
             None => format!("there is no history of session `{handle}`"),
         };
-        Problem::new(Code::NotFound, what).hint(format!("`berth history {handle}` shows what there is"))
+        Problem::new(ProblemCode::NotFound, what)
+            .hint(format!("`berth history {handle}` shows what there is"))
     };
     let chosen = match number {
         Some(number) => points.into_iter().find(|(point, ..)| point.number == number),
@@ -117,37 +121,37 @@ pub fn restore(
     };
     let (point, main, mark) = chosen.ok_or_else(none)?;
     if to.is_none() && status.keeper_pid.is_some() {
-        let what = format!("session `{handle}` runs, and its agent's files are left alone");
-        return Err(Problem::new(Code::Held, what)
+        let what = format!("session `{handle}` runs, and berth does not touch the files of a running agent");
+        return Err(Problem::new(ProblemCode::Held, what)
             .hint(format!("write it elsewhere with --to FILE, or `berth stop {handle}` first")));
     }
     let place = to.unwrap_or(&main.original);
     let mut wanted = vec![(place.to_owned(), main, mark.size)];
-    // The folder has the file's name without its ending; what has none gets another.
+    // The folder has the file's name without its ending; a file without an ending gets another folder name.
     let folder = match place.extension() {
         Some(_) => place.with_extension(""),
         None => place.with_extension("d"),
     };
-    for (copy, size) in beside(&all, mark) {
+    for (copy, size) in files_beside(&all, mark) {
         wanted.push((folder.join(&copy.name), copy, size));
     }
     if fs::symlink_metadata(place).is_ok() {
-        let what = format!("{} is there already, and is not written over", place.display());
-        return Err(Problem::new(Code::Held, what).hint("write it elsewhere with --to FILE"));
+        let what = format!("{} exists already, and is not overwritten", place.display());
+        return Err(Problem::new(ProblemCode::Held, what).hint("write it elsewhere with --to FILE"));
     }
-    let (files, there) = put_back(&copies, &wanted).map_err(|(path, error)| {
+    let (files, there) = write_restored(&copies, &wanted).map_err(|(path, error)| {
         let what = format!("cannot write {}: {error}", path.display());
-        Problem::new(Code::Refused, what)
-            .hint(format!("what was there is untouched; `berth history {handle}` shows other points to try"))
+        Problem::new(ProblemCode::Refused, what)
+            .hint(format!("existing files are unchanged; `berth history {handle}` shows other points to try"))
     })?;
-    Ok(Restored { point, files, there })
+    Ok(RestoredHistory { point, files, there })
 }
 
-/// Writes files, the first of them last: an agent that finds the transcript finds the rest. Others that are there are
-/// passed over: whatever is in them is the agent's. Which were written, and which were there.
-fn put_back(
-    copies: &Copies,
-    wanted: &[(PathBuf, &Copy, u64)],
+/// Writes files, the first of them last: an agent that finds the transcript finds the rest. Existing files of
+/// sub-agents are skipped: they belong to the agent. Returns the written files, and the existing ones.
+fn write_restored(
+    copies: &TranscriptCopies,
+    wanted: &[(PathBuf, &TranscriptCopy, u64)],
 ) -> Result<(Vec<PathBuf>, Vec<PathBuf>), (PathBuf, io::Error)> {
     let (mut files, mut there) = (Vec::new(), Vec::new());
     for (number, (path, copy, size)) in wanted.iter().enumerate().rev() {
@@ -155,7 +159,7 @@ fn put_back(
             Ok(()) => files.insert(0, path.clone()),
             Err(_) if number > 0 && fs::symlink_metadata(path).is_ok() => there.insert(0, path.clone()),
             Err(error) => {
-                // Ours, of just now: without the transcript they are of no use to anybody.
+                // These files were just written by us, and are useless without the transcript.
                 files.iter().for_each(|file| drop(fs::remove_file(file)));
                 return Err((path.clone(), error));
             }
@@ -164,78 +168,85 @@ fn put_back(
     Ok((files, there))
 }
 
-/// A sweep's last part: takes away what no copy needs, and copies beyond the limit of the config file. Nothing if
-/// somebody copies just now, or if something that the sweep wanted to know could not be found out.
-pub fn tidy(home: &Home, report: &mut Report) {
+/// The last part of a sweep: deletes data that no copy needs, and copies beyond the limit of the config file. Does
+/// nothing while another process copies, or if the sweep could not examine something.
+pub fn tidy(home: &StateDir, report: &mut SweepReport) {
     if report.dry_run || !report.failed.is_empty() {
         return;
     }
-    match Copies::of(home.root()).tidy(Limit(Config::load_or_default().history.limit_bytes)) {
+    match TranscriptCopies::of(home.root()).tidy(CopyLimit(Config::load_or_default().history.limit_bytes)) {
         Ok(tidied) => report.history = tidied,
-        Err(error) => report.damaged.push(format!("history, of which nothing was deleted: {error}")),
+        Err(error) => {
+            report.damaged.push(format!("cannot examine the history; nothing of it was deleted: {error}"))
+        }
     }
 }
 
-/// Copies a conversation that was imported, so that its agent may clean up from then on. If that fails, its first turn
-/// does it.
-pub(crate) fn copy_now(ctx: &Ctx, status: &Status, spec: &Spec, conversation: &Conversation) {
+/// Copies a conversation that was imported, so that its agent may delete the original from then on. If that fails, the
+/// first turn copies it.
+pub(crate) fn copy_now(
+    ctx: &VerbContext,
+    status: &SessionStatus,
+    spec: &SessionSpec,
+    conversation: &Conversation,
+) {
     let Some(id) = SessionId::parse(&status.id).filter(|_| Config::load_or_default().history.keep) else {
         return;
     };
-    if let Err(error) = transcript_copies::copy_now(ctx.home.root(), &id, spec, conversation) {
+    if let Err(error) = transcript_copier::copy_now(ctx.home.root(), &id, spec, conversation) {
         tracing::warn!(%error, session = status.id, "the transcript is not copied");
     }
 }
 
-/// What a keeper is told of the config file when it is started.
+/// Variables that give a new keeper the settings of the config file.
 pub(crate) fn variables() -> Vec<(String, String)> {
     let keep = Config::load_or_default().history.keep;
     if keep { vec![] } else { vec![(KEEP_VARIABLE.to_owned(), "off".to_owned())] }
 }
 
-fn conversation(status: &Status) -> Result<(&str, &str), Problem> {
+fn conversation(status: &SessionStatus) -> Result<(&str, &str), Problem> {
     let kind = status.what.conversation.as_str();
     match &status.conversation_id {
         Some(native) if !kind.is_empty() => Ok((kind, native)),
         _ => Err(Problem::new(
-            Code::NotFound,
+            ProblemCode::NotFound,
             format!("session `{}` has no conversation of an agent yet", status.handle()),
         )
-        .hint("history is kept of sessions of Claude Code and Codex, from their first turn on")),
+        .hint("berth keeps a history of sessions of Claude Code and Codex, from their first turn on")),
     }
 }
 
-fn listed(copies: &Copies, kind: &str, native: &str) -> Result<Vec<Copy>, Problem> {
+fn listed(copies: &TranscriptCopies, kind: &str, native: &str) -> Result<Vec<TranscriptCopy>, Problem> {
     copies.list(kind, native).map_err(|error| {
-        Problem::new(Code::Refused, format!("the history cannot be read: {error}"))
-            .hint("nothing is deleted while that is so; move the file it names away if you cannot mend it")
+        Problem::new(ProblemCode::Refused, format!("cannot read the history: {error}"))
+            .hint("nothing is deleted meanwhile; if you cannot repair the named file, move it away")
     })
 }
 
-/// Every state of the transcript itself, in the order in which they were copied, with what has it.
-fn marks(all: &[Copy]) -> Vec<(Point, &Copy, Mark)> {
+/// Every state of the transcript itself, in the order of copying, with the copy that has it.
+fn marks(all: &[TranscriptCopy]) -> Vec<(HistoryPoint, &TranscriptCopy, SizeMark)> {
     let main = all.iter().filter(|copy| copy.name.is_empty());
-    let mut marks: Vec<(&Copy, Mark)> =
+    let mut marks: Vec<(&TranscriptCopy, SizeMark)> =
         main.flat_map(|copy| copy.marks.iter().map(move |mark| (copy, *mark))).collect();
-    // Those of one copy are in order, and stay in it: no clock is asked.
+    // The states of one copy stay in their order: no clock is used.
     marks.sort_by_key(|(copy, mark)| (mark.order, copy.number));
-    let point = |at: usize, mark: Mark| Point {
+    let point = |at: usize, mark: SizeMark| HistoryPoint {
         number: at as u64 + 1,
         at: Timestamp(mark.at_ms),
         turn: mark.turn,
         size: mark.size,
-        beside: beside(all, mark).len() as u64,
+        beside: files_beside(all, mark).len() as u64,
     };
     marks.into_iter().enumerate().map(|(at, (copy, mark))| (point(at, mark), copy, mark)).collect()
 }
 
-/// The files beside a transcript as they were at that time.
-fn beside(all: &[Copy], when: Mark) -> Vec<(&Copy, u64)> {
-    let mut found: Vec<(&Copy, u64)> = Vec::new();
+/// The files beside a transcript at that time.
+fn files_beside(all: &[TranscriptCopy], when: SizeMark) -> Vec<(&TranscriptCopy, u64)> {
+    let mut found: Vec<(&TranscriptCopy, u64)> = Vec::new();
     for copy in all.iter().filter(|copy| !copy.name.is_empty()) {
-        // Where there is no order there is still a clock.
+        // Without an order number the clock decides.
         let is_before =
-            |mark: &&Mark| mark.order <= when.order && (when.order > 0 || mark.at_ms <= when.at_ms);
+            |mark: &&SizeMark| mark.order <= when.order && (when.order > 0 || mark.at_ms <= when.at_ms);
         let Some(mark) = copy.marks.iter().rev().find(is_before) else { continue };
         found.retain(|(other, _)| other.name != copy.name);
         found.push((copy, mark.size));
@@ -243,12 +254,12 @@ fn beside(all: &[Copy], when: Mark) -> Vec<(&Copy, u64)> {
     found
 }
 
-/// Writes a file that is not there, whole or not at all.
-fn write_new(copies: &Copies, copy: &Copy, size: u64, path: &Path) -> io::Result<()> {
+/// Creates a file, whole or not at all.
+fn write_new(copies: &TranscriptCopies, copy: &TranscriptCopy, size: u64, path: &Path) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?.to_string_lossy();
-    // Others of this process may write the same.
+    // Other threads of this process may write the same file.
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let temporary = dir.join(format!(".{name}.{}-{number}.berth", std::process::id()));
@@ -261,7 +272,7 @@ fn write_new(copies: &Copies, copy: &Copy, size: u64, path: &Path) -> io::Result
         copies.write(copy, size, &mut to)?;
         to.flush()?;
         to.get_ref().sync_all()?;
-        // Unlike renaming, this fails if somebody made the file meanwhile.
+        // Unlike a rename, this fails if another process created the file meanwhile.
         fs::hard_link(&temporary, path)
     })();
     let _ = fs::remove_file(&temporary);
@@ -270,74 +281,71 @@ fn write_new(copies: &Copies, copy: &Copy, size: u64, path: &Path) -> io::Result
 
 #[cfg(test)]
 mod tests {
-    use berth_keeper::copies::{Look, Source};
+    use berth_conversations::transcript_copies::{CopyCheck, CopySource};
+    use berth_harness::TestDir;
 
     use super::*;
 
     #[test]
-    fn the_last_point_is_what_was_copied_last_whatever_the_clock_said() {
-        let root = std::env::temp_dir().join(format!("berth-points-{}", std::process::id()));
-        fs::create_dir_all(&root).expect("a directory");
+    fn the_last_point_is_the_last_copy_even_if_the_clock_went_back() {
+        let root = TestDir::new();
         let (main, beside) = (root.join("x.jsonl"), root.join("agent.jsonl"));
-        let copies = Copies::of(&root);
+        let copies = TranscriptCopies::of(&root);
         // The clock is set back between the two.
         for (turn, at_ms) in [(1, 9000), (2, 1000)] {
             fs::write(&main, "x".repeat(turn)).expect("a file");
             fs::write(&beside, "y".repeat(turn)).expect("a file");
             let mut taking = copies.begin("claude", "x").expect("a list");
             for (name, path) in [("", &main), ("subagents/agent.jsonl", &beside)] {
-                let source = Source { kind: "claude", id: "x", session: "s", name, path };
-                taking.take(&source, (at_ms, Some(turn as u64)), Look::Whole).expect("a copy");
+                let source = CopySource { kind: "claude", id: "x", session: "s", name, path };
+                taking.take(&source, (at_ms, Some(turn as u64)), CopyCheck::Whole).expect("a copy");
             }
         }
         let all = copies.list("claude", "x").expect("copies");
         let points: Vec<_> =
             marks(&all).into_iter().map(|(point, _, mark)| (point.turn, beside_sizes(&all, mark))).collect();
         assert_eq!(points, [(Some(1), vec![1]), (Some(2), vec![2])]);
-        fs::remove_dir_all(&root).expect("our own directory");
     }
 
     #[test]
-    fn who_fails_leaves_nothing_and_what_is_there_is_passed_over() {
-        let root = std::env::temp_dir().join(format!("berth-put-back-all-{}", std::process::id()));
-        fs::create_dir_all(&root).expect("a directory");
+    fn a_failed_restore_leaves_nothing_and_existing_files_are_skipped() {
+        let root = TestDir::new();
         let file = root.join("x.jsonl");
         fs::write(&file, "copied").expect("a file");
-        let copies = Copies::of(&root);
-        let source = Source { kind: "claude", id: "x", session: "s", name: "", path: &file };
-        copies.take(&source, (1, None), Look::Whole).expect("a copy");
+        let copies = TranscriptCopies::of(&root);
+        let source = CopySource { kind: "claude", id: "x", session: "s", name: "", path: &file };
+        copies.take(&source, (1, None), CopyCheck::Whole).expect("a copy");
         let copy = copies.list("claude", "x").expect("copies").remove(0);
         let (one, two) = (root.join("back/subagents/one.jsonl"), root.join("back/subagents/two.jsonl"));
         let wanted = |main: PathBuf| [main, one.clone(), two.clone()].map(|path| (path, &copy, 6));
         let text = |path: &Path| fs::read_to_string(path).ok();
-        // No file system has names of that length: as if the disk was full just then.
-        let (path, _) = put_back(&copies, &wanted(root.join("x".repeat(300)))).expect_err("no such name");
+        // No file system has names of that length: it fails like a full disk.
+        let (path, _) =
+            write_restored(&copies, &wanted(root.join("x".repeat(300)))).expect_err("no such name");
         assert!(path.ends_with("x".repeat(300)) && text(&one).is_none() && text(&two).is_none());
         fs::write(&two, "there").expect("a file");
         let main = root.join("back.jsonl");
-        let (files, there) = put_back(&copies, &wanted(main.clone())).expect("it is put back");
+        let (files, there) = write_restored(&copies, &wanted(main.clone())).expect("it is put back");
         assert_eq!((files, there), (vec![main.clone(), one.clone()], vec![two.clone()]));
         assert_eq!((text(&one).as_deref(), text(&two).as_deref()), (Some("copied"), Some("there")));
-        // The transcript itself is another matter; and what was there is not ours to remove.
-        let (path, error) = put_back(&copies, &wanted(main.clone())).expect_err("it is there");
+        // An existing transcript is an error; and an existing file is not ours to remove.
+        let (path, error) = write_restored(&copies, &wanted(main.clone())).expect_err("it is there");
         assert_eq!((path, error.kind()), (main, io::ErrorKind::AlreadyExists));
         assert!(text(&one).is_some() && text(&two).is_some());
-        fs::remove_dir_all(&root).expect("our own directory");
     }
 
-    fn beside_sizes(all: &[Copy], when: Mark) -> Vec<u64> {
-        beside(all, when).into_iter().map(|(_, size)| size).collect()
+    fn beside_sizes(all: &[TranscriptCopy], when: SizeMark) -> Vec<u64> {
+        files_beside(all, when).into_iter().map(|(_, size)| size).collect()
     }
 
     #[test]
-    fn two_who_put_the_same_back_at_once_do_not_disturb_each_other() {
-        let root = std::env::temp_dir().join(format!("berth-put-back-{}", std::process::id()));
-        fs::create_dir_all(&root).expect("a directory");
+    fn two_restores_of_one_state_at_once_do_not_disturb_each_other() {
+        let root = TestDir::new();
         let main = root.join("x.jsonl");
         fs::write(&main, vec![b'x'; 1 << 20]).expect("a file");
-        let copies = Copies::of(&root);
-        let source = Source { kind: "claude", id: "x", session: "s", name: "", path: &main };
-        copies.take(&source, (1, None), Look::Whole).expect("a copy");
+        let copies = TranscriptCopies::of(&root);
+        let source = CopySource { kind: "claude", id: "x", session: "s", name: "", path: &main };
+        copies.take(&source, (1, None), CopyCheck::Whole).expect("a copy");
         let copy = copies.list("claude", "x").expect("copies").remove(0);
         for round in 0..20 {
             let to = root.join(format!("back-{round}"));
@@ -350,6 +358,5 @@ mod tests {
             assert_eq!(refused.collect::<Vec<_>>(), [io::ErrorKind::AlreadyExists]);
             assert_eq!(fs::metadata(&to).expect("a file").len(), 1 << 20);
         }
-        fs::remove_dir_all(&root).expect("our own directory");
     }
 }

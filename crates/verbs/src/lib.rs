@@ -1,39 +1,38 @@
-//! What can be done with sessions: once, for the terminal, for HTTP, for editors and for other agents.
+//! Operations on sessions, written once for the terminal, HTTP, editors and other agents: lists, turns, waits, transcripts,
+//! other hosts over ssh, hooks and their setup, the gateway's addresses, and the words for durations, states and ends.
 //!
-//! Promise: a verb does the same whoever asks; its errors say what to do next.
-//! Not here: what a person sees or types (see the CLI), what goes over HTTP (see the gateway), deciding (see
-//! `berth_core`). Nothing here prints, asks, or knows a terminal.
-//! Start with [`Ctx`].
+//! Promise: an operation has the same effect for every caller; its errors say what to do next.
+//! Not here: display and input for people (see the CLI), HTTP (see the gateway), decisions about sessions (see
+//! `berth_core`), settings (see `berth_config`). Nothing here prints, asks, or knows a terminal.
+//! Start with [`VerbContext`].
 
 #![forbid(unsafe_code)]
 
-pub mod agents;
 pub mod answer;
 pub mod auto_name;
 pub mod caller;
 pub mod changed_files;
-pub mod changes;
-#[expect(missing_docs, reason = "the fields are the keys of the config, and `registry` explains each")]
-pub mod config;
-pub mod ctx;
-pub mod cursor;
+pub mod context;
 pub mod directories;
 pub mod directory_watch;
 pub mod doctor;
 pub mod events;
 pub mod export;
+pub mod follow;
 pub mod foreign;
 pub mod fork;
+pub mod format;
+pub mod gateway_urls;
 pub mod grep;
-pub mod heads;
 pub mod helper;
 pub mod history;
 pub mod hook;
 pub mod hosts;
 pub mod input;
 pub mod interface;
-pub mod life;
-pub mod links;
+pub mod journal_heads;
+pub mod keepers;
+pub mod lifecycle;
 pub mod listing;
 pub mod output;
 pub mod port;
@@ -41,20 +40,24 @@ pub mod progress;
 pub mod ps;
 pub mod purge;
 pub mod queue;
-pub mod records;
 pub mod resume;
 pub mod run;
 pub mod screen;
 pub mod session;
+pub mod session_cursor;
+pub mod session_list_watch;
 pub mod setup;
 pub mod stop;
-pub mod tokens;
+pub mod sweep;
 pub mod transcript;
+pub mod transcript_files;
 pub mod turns;
 pub mod wait;
-pub mod words;
+pub mod why;
 
-pub use ctx::Ctx;
-pub use cursor::Cursor;
-pub use progress::Progress;
-pub use session::Session;
+pub use context::VerbContext;
+pub use progress::ProgressSink;
+pub use session::SessionHandle;
+pub use session_cursor::SessionCursor;
+
+use berth_config::{agents, config};

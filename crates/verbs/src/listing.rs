@@ -1,37 +1,37 @@
-//! The sessions there are, in the order people want them: for `ls`, for the dashboard, for HTTP.
+//! Lists of sessions, in a useful order: for `ls`, for the dashboard, for HTTP.
 //!
-//! Promise: whoever needs a person comes first, what is not shown is counted, and a session that cannot be read
-//! is told of and keeps no other one from being listed. Only what is shown is understood in full.
-//! Not here: the words about one session, lines that fit, who belongs under whom (see the CLI).
+//! Promise: sessions that need a user come first, hidden sessions are counted, and a session that cannot be read is
+//! reported and hides no other one. Only listed sessions are read in full.
+//! Not here: the description of a session, lines that fit a terminal, the tree of parents and children (see the CLI).
 //! Start with [`collect`].
 
 use std::path::{Path, PathBuf};
 
-use berth_api::{Code, Problem, SessionState, Status, Timestamp};
+use berth_api::{Problem, ProblemCode, SessionState, SessionStatus, Timestamp};
 use berth_core::SessionId;
-use berth_store::view::{Brief, Look};
+use berth_store::session_status::{StatusCache, StatusSummary};
 
-use crate::ctx::Ctx;
+use crate::context::VerbContext;
 
-/// What stopped longer ago than this is not listed unless it is asked for.
+/// A session that stopped longer ago than this is only listed on request.
 const RECENT_MS: u64 = 24 * 3600 * 1000;
 
-/// A list of fewer is read faster than threads are made.
+/// A list of fewer sessions is read faster than threads are started.
 const WORTH_THREADS: usize = 400;
-/// The most threads: past a few, they wait for the same directory.
+/// Limit for threads: with more of them, they wait for the same directory.
 const MOST_THREADS: usize = 4;
 
-/// Refuses a state that sessions of this version cannot be in.
-pub fn known(states: &[SessionState]) -> Result<(), Problem> {
+/// Refuses a state that this version does not have.
+pub fn check_states(states: &[SessionState]) -> Result<(), Problem> {
     let Some(odd) = states.iter().find(|state| matches!(state, SessionState::Other(_))) else {
         return Ok(());
     };
     let all = SessionState::ALL.map(|state| state.to_string()).join(", ");
-    let what = format!("`{}` is not a state", odd.to_string().escape_debug());
-    Err(Problem::new(Code::Usage, what).hint(format!("the states are {all}")))
+    let what = format!("`{}` is not a valid state", odd.to_string().escape_debug());
+    Err(Problem::new(ProblemCode::Usage, what).hint(format!("the states are {all}")))
 }
 
-/// Where a session comes in a list.
+/// Rank of a state in a list: lower ranks come first.
 pub fn rank(state: &SessionState) -> u8 {
     match state {
         SessionState::NeedsYou => 0,
@@ -43,51 +43,51 @@ pub fn rank(state: &SessionState) -> u8 {
     }
 }
 
-/// Where a session comes in a list that nobody sorts otherwise. Of equals the one with the lower id comes first.
-pub type Place = (u8, std::cmp::Reverse<Timestamp>);
+/// Sort key of a session in the default order. Of equal keys the session with the lower id comes first.
+pub type ListPosition = (u8, std::cmp::Reverse<Timestamp>);
 
-/// Its place: who needs you first, then by what they do; among these the last active first.
-pub fn place(status: &Status) -> Place {
+/// The sort key: sessions that need a user first, then by state; among equals the last active first.
+pub fn place(status: &SessionStatus) -> ListPosition {
     (rank(&status.state), std::cmp::Reverse(status.last_activity_at))
 }
 
-/// Which sessions are wanted. All conditions must hold.
+/// Filter, order and limit of a list. All conditions must hold.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// In one of these states; any, if there is none. Whoever names a state gets all that are in it, however old.
+pub struct SessionFilter {
+    /// Only sessions in one of these states; empty for any. With a state, sessions of any age are listed.
     pub states: Vec<SessionState>,
-    /// With this agent: its name in the table of agents, or the program.
+    /// Only sessions with this agent: its name in the table of agents, or the program.
     pub agent: Option<String>,
-    /// In this directory or below it.
+    /// Only sessions in this directory or below it.
     pub under: Option<PathBuf>,
-    /// With all of these tags.
+    /// Only sessions with all of these tags.
     pub tags: Vec<String>,
-    /// With a name like this; `*` and `?` stand for anything.
+    /// Only sessions with a matching name; `*` and `?` are wildcards.
     pub name: Option<String>,
-    /// How far back.
-    pub extent: Extent,
-    /// In which order.
-    pub order: Order,
-    /// At most so many, the first ones in their order.
+    /// Age of the listed sessions.
+    pub extent: ListExtent,
+    /// Order of the list.
+    pub order: ListOrder,
+    /// Limit for listed sessions, the first ones in their order.
     pub limit: Option<usize>,
 }
 
-/// How far back a list reaches.
+/// Age of the sessions in a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Extent {
-    /// What is not over, and what stopped in the last day.
+pub enum ListExtent {
+    /// Sessions that run or wait, and those that stopped in the last day.
     #[default]
     Recent,
-    /// Everything.
+    /// All sessions, archived ones included.
     All,
-    /// Only what was put away.
+    /// Only archived sessions.
     Archived,
 }
 
-/// What a list is sorted by.
+/// Order of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Order {
-    /// Who needs you, then by what it does; among equals the last active first
+pub enum ListOrder {
+    /// Sessions that need you first, then by state; among equals the last active first
     #[default]
     State,
     /// The last active first
@@ -98,66 +98,66 @@ pub enum Order {
     Name,
 }
 
-/// What was found.
+/// Result of a list.
 #[derive(Clone, Debug, Default)]
-pub struct Listing {
-    /// What is shown, in order.
-    pub sessions: Vec<Status>,
-    /// How many would be shown but for their age.
+pub struct SessionListing {
+    /// The listed sessions, in order.
+    pub sessions: Vec<SessionStatus>,
+    /// Number of sessions that are hidden because of their age.
     pub older: usize,
-    /// How many would be shown but were put away.
+    /// Number of sessions that are hidden because they are archived.
     pub archived: usize,
-    /// How many would be shown but for the limit.
+    /// Number of sessions that are hidden because of the limit.
     pub beyond: usize,
-    /// What could not be read.
+    /// Errors of sessions that could not be read.
     pub damaged: Vec<Problem>,
 }
 
-/// What one look at one session found.
+/// Result of reading one session for a list.
 #[derive(Clone, Debug)]
-pub enum Seen {
-    /// It is shown. Something may be in the way of bringing it to its end.
-    Shown(Box<Status>, Option<Problem>),
-    /// It is too old.
+pub enum ListingEntry {
+    /// The session is listed; with the error if its lost run could not be ended.
+    Shown(Box<SessionStatus>, Option<Problem>),
+    /// The session is too old for the list.
     Older,
-    /// It was put away.
+    /// The session is archived.
     Archived,
-    /// It is not wanted, or there is nothing to see: being made this very moment, or given up before anything
-    /// was said in it.
+    /// The session does not pass the filter, or does not exist yet or any more: it is just being created, or was given
+    /// up before its first event.
     Nothing,
-    /// It cannot be read.
+    /// The session cannot be read.
     Damaged(Problem),
 }
 
-/// Lists the sessions that are wanted.
-pub fn collect(ctx: &Ctx, filter: &Filter) -> Result<Listing, Problem> {
+/// Lists the sessions that pass the filter.
+pub fn collect(ctx: &VerbContext, filter: &SessionFilter) -> Result<SessionListing, Problem> {
     let ids = ids(ctx)?;
     Ok(listing(filter, look_at_all(ctx, filter, &ids)))
 }
 
 /// The ids of all sessions.
-pub fn ids(ctx: &Ctx) -> Result<Vec<SessionId>, Problem> {
+pub fn ids(ctx: &VerbContext) -> Result<Vec<SessionId>, Problem> {
     ctx.home.list()
 }
 
-/// Looks at one session.
-pub fn look_at(ctx: &Ctx, filter: &Filter, id: &SessionId) -> Seen {
-    settle(ctx, filter, id, first_look(ctx, filter, id, berth_host::clock::wall_ms()))
+/// Reads one session for a list.
+pub fn read_entry(ctx: &VerbContext, filter: &SessionFilter, id: &SessionId) -> ListingEntry {
+    bring_to_end(ctx, filter, id, first_look(ctx, filter, id, berth_host::clock::wall_ms()))
 }
 
-/// Puts what was seen in order.
-pub fn listing(filter: &Filter, seen: impl IntoIterator<Item = Seen>) -> Listing {
-    let mut listing = Listing::default();
+/// Sorts the sessions that were read into a list, and counts those that the filter hides.
+pub fn listing(filter: &SessionFilter, seen: impl IntoIterator<Item = ListingEntry>) -> SessionListing {
+    let mut listing = SessionListing::default();
     for seen in seen {
         match seen {
-            Seen::Shown(status, trouble) => {
+            ListingEntry::Shown(status, trouble) => {
                 listing.sessions.push(*status);
                 listing.damaged.extend(trouble);
             }
-            Seen::Older => listing.older += 1,
-            Seen::Archived => listing.archived += 1,
-            Seen::Nothing => {}
-            Seen::Damaged(problem) => listing.damaged.push(problem),
+            ListingEntry::Older => listing.older += 1,
+            ListingEntry::Archived => listing.archived += 1,
+            ListingEntry::Nothing => {}
+            ListingEntry::Damaged(problem) => listing.damaged.push(problem),
         }
     }
     filter.order.sort(&mut listing.sessions);
@@ -167,10 +167,10 @@ pub fn listing(filter: &Filter, seen: impl IntoIterator<Item = Seen>) -> Listing
     listing
 }
 
-/// Looks at these sessions.
-pub fn look_at_all(ctx: &Ctx, filter: &Filter, ids: &[SessionId]) -> Vec<Seen> {
+/// Reads these sessions for a list.
+pub fn look_at_all(ctx: &VerbContext, filter: &SessionFilter, ids: &[SessionId]) -> Vec<ListingEntry> {
     let now_ms = berth_host::clock::wall_ms();
-    let first = |ids: &[SessionId]| -> Vec<Seen> {
+    let first = |ids: &[SessionId]| -> Vec<ListingEntry> {
         ids.iter().map(|id| first_look(ctx, filter, id, now_ms)).collect()
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
@@ -180,75 +180,89 @@ pub fn look_at_all(ctx: &Ctx, filter: &Filter, ids: &[SessionId]) -> Vec<Seen> {
         std::thread::scope(|scope| {
             let parts = ids.chunks(ids.len().div_ceil(threads));
             let parts: Vec<_> = parts.map(|part| scope.spawn(|| first(part))).collect();
-            // A part whose thread panicked is as lost as a whole list whose only thread did.
+            // A panic in one thread loses the whole list, as it would without threads.
             parts.into_iter().flat_map(|part| part.join().expect("looking at sessions")).collect()
         })
     };
-    ids.iter().zip(seen).map(|(id, seen)| settle(ctx, filter, id, seen)).collect()
+    ids.iter().zip(seen).map(|(id, seen)| bring_to_end(ctx, filter, id, seen)).collect()
 }
 
-/// Looks, and changes nothing. A loss that nobody has recorded is shown, whether it is wanted or not.
-pub fn first_look(ctx: &Ctx, filter: &Filter, id: &SessionId, now_ms: u64) -> Seen {
-    let look = Look::at(&ctx.home, id);
+/// Reads a session and changes nothing. A loss that is not recorded yet is listed even if it does not pass the filter.
+pub fn first_look(ctx: &VerbContext, filter: &SessionFilter, id: &SessionId, now_ms: u64) -> ListingEntry {
+    let look = StatusCache::at(&ctx.home, id);
     let unwanted = look.brief().map(|brief| filter.place(&brief, now_ms));
-    if let Some(seen @ (Seen::Older | Seen::Archived | Seen::Nothing)) = unwanted.flatten() {
+    if let Some(seen @ (ListingEntry::Older | ListingEntry::Archived | ListingEntry::Nothing)) =
+        unwanted.flatten()
+    {
         return seen;
     }
     match look.status(&ctx.home) {
-        Ok(status) if status.is_unrecorded_loss() => Seen::Shown(Box::new(status), None),
+        Ok(status) if status.is_unrecorded_loss() => ListingEntry::Shown(Box::new(status), None),
         Ok(status) => shown(filter, status, None, now_ms),
-        Err(problem) if problem.code == Code::NotFound => Seen::Nothing,
-        Err(problem) => Seen::Damaged(problem),
+        Err(problem) if problem.code == ProblemCode::NotFound => ListingEntry::Nothing,
+        Err(problem) => ListingEntry::Damaged(problem),
     }
 }
 
-/// A loss nobody has recorded yet: what the run left behind is ended now.
-fn settle(ctx: &Ctx, filter: &Filter, id: &SessionId, seen: Seen) -> Seen {
+/// Ends a run whose keeper died and whose loss is not recorded yet.
+fn bring_to_end(
+    ctx: &VerbContext,
+    filter: &SessionFilter,
+    id: &SessionId,
+    seen: ListingEntry,
+) -> ListingEntry {
     match seen {
-        Seen::Shown(status, None) if status.is_unrecorded_loss() => match ctx.healed(id) {
+        ListingEntry::Shown(status, None) if status.is_unrecorded_loss() => match ctx.healed(id) {
             Ok((status, trouble)) => shown(filter, status, trouble, berth_host::clock::wall_ms()),
-            Err(problem) if problem.code == Code::NotFound => Seen::Nothing,
-            Err(problem) => Seen::Damaged(problem),
+            Err(problem) if problem.code == ProblemCode::NotFound => ListingEntry::Nothing,
+            Err(problem) => ListingEntry::Damaged(problem),
         },
         seen => seen,
     }
 }
 
-/// What is seen of a session that was looked at.
-pub fn shown(filter: &Filter, status: Status, trouble: Option<Problem>, now_ms: u64) -> Seen {
-    match filter.place(&Brief::from(&status), now_ms) {
-        // What could not be brought to its end is told, wanted or not.
-        Some(_) if trouble.is_some() => Seen::Shown(Box::new(status), trouble),
+/// The result for a session whose status is known.
+pub fn shown(
+    filter: &SessionFilter,
+    status: SessionStatus,
+    trouble: Option<Problem>,
+    now_ms: u64,
+) -> ListingEntry {
+    match filter.place(&StatusSummary::from(&status), now_ms) {
+        // A lost run that could not be ended is reported even if the session does not pass the filter.
+        Some(_) if trouble.is_some() => ListingEntry::Shown(Box::new(status), trouble),
         Some(elsewhere) => elsewhere,
-        None => Seen::Shown(Box::new(status), trouble),
+        None => ListingEntry::Shown(Box::new(status), trouble),
     }
 }
 
-impl Filter {
-    /// Where a session goes that is not shown; `None` if it is.
-    fn place(&self, brief: &Brief<'_>, now_ms: u64) -> Option<Seen> {
+impl SessionFilter {
+    /// The result for a hidden session; `None` if the session is listed.
+    fn place(&self, brief: &StatusSummary<'_>, now_ms: u64) -> Option<ListingEntry> {
         if !self.wants(brief) {
-            return Some(Seen::Nothing);
+            return Some(ListingEntry::Nothing);
         }
         let is_archived = brief.state == SessionState::Archived;
         let is_old = || brief.ended_at.is_some_and(|at| now_ms.saturating_sub(at.0) >= RECENT_MS);
         match self.extent {
-            Extent::All => None,
-            Extent::Archived => (!is_archived).then_some(Seen::Nothing),
-            Extent::Recent if !self.states.is_empty() => None,
-            Extent::Recent if is_archived => Some(Seen::Archived),
-            Extent::Recent => (brief.state == SessionState::Stopped && is_old()).then_some(Seen::Older),
+            ListExtent::All => None,
+            ListExtent::Archived => (!is_archived).then_some(ListingEntry::Nothing),
+            ListExtent::Recent if !self.states.is_empty() => None,
+            ListExtent::Recent if is_archived => Some(ListingEntry::Archived),
+            ListExtent::Recent => {
+                (brief.state == SessionState::Stopped && is_old()).then_some(ListingEntry::Older)
+            }
         }
     }
 
-    /// Whether there is any condition, besides age.
+    /// True if there is any condition besides age.
     pub fn is_choosy(&self) -> bool {
         let Self { states, agent, under, tags, name, extent: _, order: _, limit: _ } = self;
         !states.is_empty() || agent.is_some() || under.is_some() || !tags.is_empty() || name.is_some()
     }
 
-    /// Whether a session is as the conditions say, whatever its age.
-    pub fn wants(&self, brief: &Brief<'_>) -> bool {
+    /// True if a session meets the conditions, at any age.
+    pub fn wants(&self, brief: &StatusSummary<'_>) -> bool {
         let program = || brief.command.first().and_then(|word| Path::new(word).file_name());
         let is_agent =
             |wanted: &str| brief.agent.as_deref() == Some(wanted) || program().is_some_and(|it| it == wanted);
@@ -263,26 +277,26 @@ impl Filter {
     }
 }
 
-impl Order {
-    fn sort(self, sessions: &mut [Status]) {
+impl ListOrder {
+    fn sort(self, sessions: &mut [SessionStatus]) {
         use std::cmp::Reverse;
         match self {
             Self::State => sessions.sort_by_key(place),
             Self::Active => sessions.sort_by_key(|status| Reverse(status.last_activity_at)),
             Self::Created => sessions.sort_by_key(|status| Reverse(status.created_at)),
             Self::Name => sessions.sort_by(|one, other| {
-                let key = |status: &Status| (status.name.is_none(), status.handle().to_owned());
+                let key = |status: &SessionStatus| (status.name.is_none(), status.handle().to_owned());
                 key(one).cmp(&key(other))
             }),
         }
     }
 }
 
-/// Whether a name is like a pattern, in which `*` stands for any characters and `?` for one.
+/// True if a name matches a pattern, in which `*` stands for any characters and `?` for one.
 fn is_like(name: &str, pattern: &str) -> bool {
     let (name, pattern) = (name.as_bytes(), pattern.as_bytes());
     let (mut at, mut with) = (0, 0);
-    // Where the last `*` was, and how much of the name it stands for so far.
+    // Place of the last `*`, and the length of the name that it matches so far.
     let mut star = None;
     while at < name.len() {
         match pattern.get(with) {

@@ -1,32 +1,32 @@
 //! A session's raw output, piece by piece.
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_core::SessionId;
 
-use crate::Ctx;
+use crate::VerbContext;
 
-/// Some of a session's output.
+/// A part of a session's output.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Piece {
-    /// Where it begins: behind what was asked for, if that is no longer kept.
+pub struct OutputPiece {
+    /// Offset of the first byte: after the requested one if that is not kept any more.
     pub from: u64,
-    /// The bytes.
+    /// The bytes of this part.
     pub bytes: Vec<u8>,
-    /// How far the output reaches in all.
+    /// End of the whole output so far.
     pub end: u64,
 }
 
 /// Reads at most `limit` bytes from the offset `from` on.
-pub fn read(ctx: &Ctx, id: &SessionId, from: u64, limit: usize) -> Result<Piece, Problem> {
+pub fn read(ctx: &VerbContext, id: &SessionId, from: u64, limit: usize) -> Result<OutputPiece, Problem> {
     let session = ctx.home.session(id);
     if !session.has_events()? {
-        return Err(Problem::new(Code::NotFound, format!("there is no session {id} any more")));
+        return Err(Problem::new(ProblemCode::NotFound, format!("there is no session {id} any more")));
     }
     let output = session.output();
     let trouble = |error: std::io::Error| {
-        Problem::new(Code::Refused, format!("cannot read {}: {error}", output.display()))
+        Problem::new(ProblemCode::Refused, format!("cannot read {}: {error}", output.display()))
     };
-    let mut piece = Piece { from, bytes: Vec::new(), end: 0 };
+    let mut piece = OutputPiece { from, bytes: Vec::new(), end: 0 };
     let mut offset = from;
     while piece.bytes.len() < limit {
         let mut buffer = vec![0; (limit - piece.bytes.len()).min(256 * 1024)];
@@ -37,13 +37,13 @@ pub fn read(ctx: &Ctx, id: &SessionId, from: u64, limit: usize) -> Result<Piece,
         if piece.bytes.is_empty() {
             piece.from = really;
         } else if really != offset {
-            // A hole: what comes behind it is not what follows.
+            // A gap: the bytes after it do not continue those before it.
             break;
         }
         piece.bytes.extend_from_slice(&buffer[..count]);
         offset = really + count as u64;
     }
-    // Looked at last, so that it is never before the end of what was read.
+    // Read last, so that it is never before the end of this part.
     piece.end = output.end().map_err(trouble)?;
     Ok(piece)
 }

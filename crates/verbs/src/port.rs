@@ -1,47 +1,52 @@
-//! Who listens on a port, and whose they are.
+//! Processes that listen on a port, and their sessions.
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_host::identity;
-use berth_host::ports::{self, Holders};
-use berth_keeper::whose;
+use berth_host::ports::{self, PortOwners};
+use berth_procs::attribution;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::ctx::Ctx;
+use crate::context::VerbContext;
 use crate::ps;
 
-/// A process that has the port.
+/// A process that listens on the port.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "PortHolder")]
-pub struct Holder {
-    /// Nothing for one that we may not look into.
+pub struct PortHolder {
+    /// Process id; null if we may not examine the process.
     pub pid: Option<u32>,
-    /// The user, where that is all that is known.
+    /// User id, if nothing else is known.
     pub uid: Option<u32>,
-    /// What it listens on.
+    /// Address on which the process listens.
     pub address: String,
-    /// The session it belongs to; nothing if it is not of berth.
+    /// Id of the session that the process belongs to; null if it is not of berth.
     pub session: Option<String>,
-    /// What people call that session.
+    /// Name of that session.
     pub name: Option<String>,
-    /// Where that session lives, if not in this state directory.
+    /// State directory of that session, if it is not this one.
     pub home: Option<String>,
-    /// Its command line, without secrets.
+    /// Command line of the process, with secrets redacted.
     pub command: Option<String>,
-    /// The same for a narrow column.
+    /// The command line for a narrow column.
     #[serde(skip)]
     pub short_command: Option<String>,
 }
 
-/// Everybody who has this port; nobody is a problem.
-pub fn holders(ctx: &Ctx, port: u16) -> Result<Vec<Holder>, Problem> {
-    let trouble = |error| Problem::new(Code::Refused, format!("cannot look who has port {port}: {error}"));
+/// The processes that listen on this port; an error if there are none.
+pub fn holders(ctx: &VerbContext, port: u16) -> Result<Vec<PortHolder>, Problem> {
+    let trouble = |error| {
+        Problem::new(
+            ProblemCode::Refused,
+            format!("cannot find the processes that listen on port {port}: {error}"),
+        )
+    };
     let found = ports::holders(port).map_err(trouble)?;
     let mut holders = Vec::new();
     for listening in &found.listening {
         holders.push(holder(ctx, listening.pid, listening.address.to_string())?);
     }
-    holders.extend(found.unowned.iter().map(|unowned| Holder {
+    holders.extend(found.unowned.iter().map(|unowned| PortHolder {
         pid: None,
         uid: Some(unowned.uid),
         address: unowned.address.to_string(),
@@ -51,33 +56,36 @@ pub fn holders(ctx: &Ctx, port: u16) -> Result<Vec<Holder>, Problem> {
         command: None,
         short_command: None,
     }));
-    if holders.is_empty() { Err(nobody(port, &found)) } else { Ok(holders) }
+    if holders.is_empty() { Err(unowned_port(port, &found)) } else { Ok(holders) }
 }
 
-fn holder(ctx: &Ctx, pid: u32, address: String) -> Result<Holder, Problem> {
+fn holder(ctx: &VerbContext, pid: u32, address: String) -> Result<PortHolder, Problem> {
     let command = identity::stat(pid).ok().map(|process| ps::command(&process));
     let (command, short_command) = command.map(|command| (command.full, command.short)).unzip();
-    let owner = match whose::whose(&ctx.home, pid) {
+    let owner = match attribution::attribute_process(&ctx.home, pid) {
         Ok(owner) => Some(owner),
-        // It ended while we looked.
-        Err(problem) if problem.code == Code::NotFound => None,
+        // The process ended while it was examined.
+        Err(problem) if problem.code == ProblemCode::NotFound => None,
         Err(problem) => return Err(problem),
     };
     let (session, name, home) =
         owner.map(|owner| (owner.session, owner.name, owner.home)).unwrap_or_default();
     let home = home.map(|home| home.display().to_string());
-    Ok(Holder { pid: Some(pid), uid: None, address, session, name, home, command, short_command })
+    Ok(PortHolder { pid: Some(pid), uid: None, address, session, name, home, command, short_command })
 }
 
-fn nobody(port: u16, found: &Holders) -> Problem {
+fn unowned_port(port: u16, found: &PortOwners) -> Problem {
     let what = format!("no process listens on port {port}");
     match found.unreadable {
-        0 => Problem::new(Code::NotFound, what),
-        // Their sockets are in the tables all the same, unless they are in a network of their own.
+        0 => Problem::new(ProblemCode::NotFound, what),
+        // Sockets of other users' processes are in the tables as well, unless they are in a network namespace of their
+        // own.
         count => Problem::new(
-            Code::NotFound,
-            format!("{what}, as far as can be seen: {count} processes of others could not be looked into"),
+            ProblemCode::NotFound,
+            format!(
+                "{what}, as far as berth can see: {count} processes of other users could not be examined"
+            ),
         )
-        .hint("they count only if they have a network of their own, as containers do; root sees all"),
+        .hint("they matter only if they have a network of their own, as containers do; root sees all"),
     }
 }

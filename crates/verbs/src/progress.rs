@@ -1,19 +1,19 @@
-//! How far long work is, for whoever wants to show it.
+//! Progress of long work, for display.
 
-/// Hears how far long work is. Threads may share it.
-pub trait Progress: Sync {
-    /// There are so many things to do.
+/// Receiver of progress reports. Threads may share it.
+pub trait ProgressSink: Sync {
+    /// Sets the total amount of work.
     fn begin(&self, total: u64);
-    /// So many more are done.
+    /// Reports that this much more is done.
     fn add(&self, count: u64);
-    /// Whether the rest need not be done.
+    /// True if the receiver wants the work to be cancelled.
     fn is_enough(&self) -> bool {
         false
     }
 }
 
-/// Nobody wants to know.
-impl Progress for () {
+/// Drops all reports.
+impl ProgressSink for () {
     fn begin(&self, _: u64) {}
 
     fn add(&self, _: u64) {}

@@ -1,30 +1,30 @@
 //! The processes of sessions: tree, memory, ports.
 //!
-//! Promise: looking changes nothing; no secret of a command line is told.
-//! Not here: which processes are of a session (see `berth_keeper::members`), tables (see the CLI).
+//! Promise: reading changes nothing; secrets of command lines are redacted.
+//! Not here: the attribution of processes to sessions (see `berth_procs::session_processes`), tables (see the CLI).
 //! Start with [`of_session`].
 
-use berth_api::{Code, Problem, SessionState, redact};
+use berth_api::{Problem, ProblemCode, SessionState, redact};
 use berth_core::SessionId;
 use berth_host::identity::ProcessStat;
-use berth_host::ports::{self, Address, Listening};
-use berth_keeper::members::{Evidence, Member, Members, Role};
-use berth_store::{Home, view};
+use berth_host::ports::{self, ListeningSocket, SocketAddress};
+use berth_procs::session_processes::{MemberProcess, MemberProcesses, ProcessRole, ProcessSnapshot};
+use berth_store::{StateDir, session_status};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::ctx::Ctx;
+use crate::context::VerbContext;
 
 /// The processes of one session.
-pub fn of_session(ctx: &Ctx, id: &SessionId) -> Result<Block, Problem> {
-    let found = look(&ctx.home, &Evidence::gather()?, id.clone())?;
+pub fn of_session(ctx: &VerbContext, id: &SessionId) -> Result<SessionProcesses, Problem> {
+    let found = look(&ctx.home, &ProcessSnapshot::gather()?, id.clone())?;
     let listening = listening(std::slice::from_ref(&found))?;
     Ok(block(&found, &listening))
 }
 
-/// The processes of every session and helper of which something runs, and what could not be looked at.
-pub fn of_all(ctx: &Ctx) -> Result<(Vec<Block>, Vec<Problem>), Problem> {
-    let evidence = Evidence::gather()?;
+/// The processes of every running session and helper, and the errors of those that could not be read.
+pub fn of_all(ctx: &VerbContext) -> Result<(Vec<SessionProcesses>, Vec<Problem>), Problem> {
+    let evidence = ProcessSnapshot::gather()?;
     let (mut found, mut trouble) = (Vec::new(), Vec::new());
     for (shelf, id) in what_runs(ctx)? {
         match look(&shelf, &evidence, id) {
@@ -36,88 +36,89 @@ pub fn of_all(ctx: &Ctx) -> Result<(Vec<Block>, Vec<Problem>), Problem> {
     Ok((found.iter().map(|session| block(session, &listening)).collect(), trouble))
 }
 
-/// What they listen on. Once for all: the kernel's tables are the same for each.
-fn listening(found: &[Found]) -> Result<Vec<Listening>, Problem> {
+/// All listening sockets, read once: the kernel's tables are the same for each process.
+fn listening(found: &[RunningSession]) -> Result<Vec<ListeningSocket>, Problem> {
     let members = found.iter().flat_map(|session| &session.members.processes);
     let pids: Vec<u32> = members.map(|member| member.process.pid).collect();
-    ports::listening(&pids)
-        .map_err(|error| Problem::new(Code::Refused, format!("cannot look for listening sockets: {error}")))
+    ports::listening(&pids).map_err(|error| {
+        Problem::new(ProblemCode::Refused, format!("cannot look for listening sockets: {error}"))
+    })
 }
 
-/// What is told about one session.
+/// Processes of one session.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "SessionProcesses")]
-pub struct Block {
-    /// The session's id, or the helper's.
+pub struct SessionProcesses {
+    /// Id of the session or helper.
     pub session: String,
-    /// What people call it; of a helper with `helper` in front.
+    /// Name of the session; of a helper with `helper` in front.
     pub name: Option<String>,
-    /// The keeper's process, if there is one.
+    /// Process id of the keeper, if there is one.
     pub keeper_pid: Option<u32>,
-    /// What of it runs, each behind its parent.
-    pub processes: Vec<Row>,
-    /// Memory: its share of what is shared.
+    /// Running processes, each after its parent.
+    pub processes: Vec<SessionProcess>,
+    /// Memory of all processes; shared memory is divided among its users.
     pub memory_bytes: u64,
 }
 
-/// What is told about one process.
+/// One process of a session.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "SessionProcess")]
-pub struct Row {
-    /// Its number.
+pub struct SessionProcess {
+    /// Process id.
     pub pid: u32,
-    /// Its parent's.
+    /// Process id of the parent.
     pub ppid: u32,
-    /// `keeper`, `agent` or `process`.
+    /// Role of the process: `keeper`, `agent` or `process`.
     pub role: &'static str,
-    /// It is of the run, but not below the keeper.
+    /// True if the process belongs to the run, but is not a descendant of the keeper.
     pub astray: bool,
-    /// Memory: its share of what is shared.
+    /// Memory; shared memory is divided among its users.
     pub memory_bytes: u64,
-    /// Processor time used.
+    /// Processor time used, in milliseconds.
     pub cpu_ms: u64,
-    /// Its age.
+    /// Time since the start of the process, in milliseconds.
     pub age_ms: u64,
-    /// `running`, `sleeping`, `blocked`, `suspended`, `traced` or `ended`.
+    /// State of the process: `running`, `sleeping`, `blocked`, `suspended`, `traced` or `ended`.
     pub state: &'static str,
-    /// What it listens on.
+    /// Addresses on which the process listens.
     pub ports: Vec<String>,
-    /// Its command line, without secrets.
+    /// Command line, with secrets redacted.
     pub command: String,
-    /// The same for a narrow column.
+    /// The ports for a narrow column.
     #[serde(skip)]
     pub short_ports: Vec<String>,
-    /// The same for a narrow column.
+    /// The command line for a narrow column.
     #[serde(skip)]
     pub short_command: String,
 }
 
-impl Block {
-    /// Whether nothing of it runs.
+impl SessionProcesses {
+    /// True if the session has no processes.
     pub fn is_empty(&self) -> bool {
         self.processes.is_empty()
     }
 
-    /// How people address it.
+    /// The session's name, else its id.
     pub fn handle(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.session)
     }
 }
 
-/// The sessions and helpers of which something may run, by when they were made.
-fn what_runs(ctx: &Ctx) -> Result<Vec<(Home, SessionId)>, Problem> {
+/// The sessions and helpers that may have processes, by time of creation.
+fn what_runs(ctx: &VerbContext) -> Result<Vec<(StateDir, SessionId)>, Problem> {
     let mut live = Vec::new();
     for shelf in ctx.home.shelves() {
         let from = live.len();
         let ids = shelf.list()?;
         for id in ids {
-            match view::status(&shelf, &id) {
+            match session_status::status(&shelf, &id) {
                 Ok(status) if matches!(status.state, SessionState::Stopped | SessionState::Archived) => {}
                 Ok(status) if status.state == SessionState::Lost && !status.is_unrecorded_loss() => {}
                 Ok(status) => live.push((status.created_at, shelf.clone(), id)),
-                // Being made this very moment, or given up before anything was said in it.
-                Err(problem) if problem.code == Code::NotFound => {}
-                // The damage is told when its processes are looked for.
+                // A session that is just being created, or that was given up before its first event.
+                Err(problem) if problem.code == ProblemCode::NotFound => {}
+                // The damage is reported when the session's processes are read.
                 Err(_) => live.push((berth_api::Timestamp::default(), shelf.clone(), id)),
             }
         }
@@ -126,24 +127,25 @@ fn what_runs(ctx: &Ctx) -> Result<Vec<(Home, SessionId)>, Problem> {
     Ok(live.into_iter().map(|(_, shelf, id)| (shelf, id)).collect())
 }
 
-/// A session and what of it runs.
-struct Found {
+/// A session and its processes.
+struct RunningSession {
     id: SessionId,
     name: Option<String>,
-    members: Members,
+    members: MemberProcesses,
 }
 
-fn look(shelf: &Home, evidence: &Evidence, id: SessionId) -> Result<Found, Problem> {
+fn look(shelf: &StateDir, evidence: &ProcessSnapshot, id: SessionId) -> Result<RunningSession, Problem> {
     let members = evidence.members(shelf, &id)?;
-    let status = view::history(shelf, &id)?.status(&id, true);
+    let status = session_status::history(shelf, &id)?.status(&id, true);
     let helper = status.helper.map(|helper| format!("helper {}", helper.name));
-    Ok(Found { id, name: status.name.or(helper), members })
+    Ok(RunningSession { id, name: status.name.or(helper), members })
 }
 
-fn block(session: &Found, listening: &[Listening]) -> Block {
-    let Found { id, name, members } = session;
-    let processes: Vec<Row> = in_tree_order(members).iter().map(|member| row(member, listening)).collect();
-    Block {
+fn block(session: &RunningSession, listening: &[ListeningSocket]) -> SessionProcesses {
+    let RunningSession { id, name, members } = session;
+    let processes: Vec<SessionProcess> =
+        in_tree_order(members).iter().map(|member| row(member, listening)).collect();
+    SessionProcesses {
         session: id.to_string(),
         name: name.clone(),
         keeper_pid: members.keeper().map(|keeper| keeper.pid),
@@ -152,27 +154,27 @@ fn block(session: &Found, listening: &[Listening]) -> Block {
     }
 }
 
-fn row(member: &Member, listening: &[Listening]) -> Row {
+fn row(member: &MemberProcess, listening: &[ListeningSocket]) -> SessionProcess {
     let process = &member.process;
     let command = command(process);
     let opened = process.open().ok();
-    // The share of memory adds up; where it may not be seen, the size is the best there is.
+    // The proportional share of memory adds up; where it may not be read, the resident size is the best value.
     let pss = opened.as_ref().and_then(|opened| opened.pss_bytes().ok());
     let listening = listening.iter().filter(|listening| listening.pid == process.pid);
-    let addresses: Vec<&Address> = listening.map(|listening| &listening.address).collect();
+    let addresses: Vec<&SocketAddress> = listening.map(|listening| &listening.address).collect();
     let mut short_ports: Vec<String> = match member.role {
-        // Every keeper has its socket; that is no news.
-        Role::Keeper => Vec::new(),
-        Role::Agent | Role::Process => addresses.iter().map(|address| short(address)).collect(),
+        // Every keeper has its socket, so it is not listed.
+        ProcessRole::Keeper => Vec::new(),
+        ProcessRole::Agent | ProcessRole::Process => addresses.iter().map(|address| short(address)).collect(),
     };
     short_ports.dedup();
-    Row {
+    SessionProcess {
         pid: process.pid,
         ppid: process.ppid,
         role: match member.role {
-            Role::Keeper => "keeper",
-            Role::Agent => "agent",
-            Role::Process => "process",
+            ProcessRole::Keeper => "keeper",
+            ProcessRole::Agent => "agent",
+            ProcessRole::Process => "process",
         },
         astray: member.astray,
         memory_bytes: pss.unwrap_or_else(|| process.rss_bytes()),
@@ -182,32 +184,39 @@ fn row(member: &Member, listening: &[Listening]) -> Row {
         ports: addresses.iter().map(ToString::to_string).collect(),
         command: command.full,
         short_ports,
-        // The heading says which session it keeps.
-        short_command: if member.role == Role::Keeper { "berth keeper".to_owned() } else { command.short },
+        // The heading names the session already.
+        short_command: if member.role == ProcessRole::Keeper {
+            "berth keeper".to_owned()
+        } else {
+            command.short
+        },
     }
 }
 
-/// The command line of a process, without its secrets.
-pub struct Command {
-    /// All of it.
+/// The command line of a process, with secrets redacted.
+pub struct RedactedCommand {
+    /// The whole command line.
     pub full: String,
-    /// Without the directories that the program is in: for a narrow column.
+    /// The command line without the directories of the program, for a narrow column.
     pub short: String,
 }
 
-/// The command line of any process.
-pub fn command(process: &ProcessStat) -> Command {
+/// The command line of any process, with secrets redacted.
+pub fn command(process: &ProcessStat) -> RedactedCommand {
     let argv = process.open().and_then(|opened| opened.argv()).unwrap_or_default();
-    let same = |text: String| Command { full: text.clone(), short: text };
+    let same = |text: String| RedactedCommand { full: text.clone(), short: text };
     match argv.as_slice() {
-        // It has none, or we may not see it.
-        [] => same(redact::text(&format!("[{}]", process.comm))),
-        // A title it gave itself, not a program with spaces in its name.
-        [title] if title.contains(' ') => same(redact::text(title.trim_end())),
+        // The process has no command line, or we may not read it.
+        [] => same(redact::redact_text(&format!("[{}]", process.comm))),
+        // A title that the process gave itself, not a program with spaces in its name.
+        [title] if title.contains(' ') => same(redact::redact_text(title.trim_end())),
         [program, arguments @ ..] => {
             let name = program.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(program);
             let short: Vec<String> = [name.to_owned()].into_iter().chain(arguments.iter().cloned()).collect();
-            Command { full: redact::command_line(&argv), short: redact::command_line(&short) }
+            RedactedCommand {
+                full: redact::redact_command_line(&argv),
+                short: redact::redact_command_line(&short),
+            }
         }
     }
 }
@@ -223,12 +232,12 @@ fn state(letter: char) -> &'static str {
     }
 }
 
-/// An address for a narrow column: what is open to this machine alone needs no address.
-pub fn short(address: &Address) -> String {
+/// An address for a narrow column: for a port that only this machine reaches, the address is left out.
+pub fn short(address: &SocketAddress) -> String {
     let (kind, ip, port) = match address {
-        Address::Tcp { ip, port } => ("tcp", ip, port),
-        Address::Udp { ip, port } => ("udp", ip, port),
-        Address::Unix { path } => {
+        SocketAddress::Tcp { ip, port } => ("tcp", ip, port),
+        SocketAddress::Udp { ip, port } => ("udp", ip, port),
+        SocketAddress::Unix { path } => {
             let name = path
                 .file_name()
                 .map_or_else(|| path.display().to_string(), |name| name.display().to_string());
@@ -244,12 +253,13 @@ pub fn short(address: &Address) -> String {
     }
 }
 
-/// Every process after its parent; what has no parent among them comes last, but for the keeper.
-fn in_tree_order(members: &Members) -> Vec<&Member> {
+/// Every process after its parent; processes without a parent among them come last, except the keeper.
+fn in_tree_order(members: &MemberProcesses) -> Vec<&MemberProcess> {
     let all = &members.processes;
-    let has_parent = |member: &Member| all.iter().any(|other| other.process.pid == member.process.ppid);
-    let mut ordered: Vec<&Member> = Vec::with_capacity(all.len());
-    let mut next: Vec<&Member> = all.iter().rev().filter(|member| !has_parent(member)).collect();
+    let has_parent =
+        |member: &MemberProcess| all.iter().any(|other| other.process.pid == member.process.ppid);
+    let mut ordered: Vec<&MemberProcess> = Vec::with_capacity(all.len());
+    let mut next: Vec<&MemberProcess> = all.iter().rev().filter(|member| !has_parent(member)).collect();
     while let Some(member) = next.pop() {
         ordered.push(member);
         next.extend(all.iter().rev().filter(|child| child.process.ppid == member.process.pid));
@@ -262,12 +272,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_this_machine_reaches_is_shown_by_its_port_alone() {
-        let tcp = |ip: &str| short(&Address::Tcp { ip: ip.parse().expect("an address"), port: 80 });
+    fn a_port_that_only_this_machine_reaches_is_shown_without_address() {
+        let tcp = |ip: &str| short(&SocketAddress::Tcp { ip: ip.parse().expect("an address"), port: 80 });
         assert_eq!((tcp("127.0.0.1"), tcp("::1")), ("tcp:80".to_owned(), "tcp:80".to_owned()));
         assert_eq!((tcp("0.0.0.0"), tcp("::")), ("tcp:*:80".to_owned(), "tcp:*:80".to_owned()));
         assert_eq!(tcp("10.0.0.7"), "tcp:10.0.0.7:80");
-        assert_eq!(short(&Address::Unix { path: "/run/x/a.sock".into() }), "unix:a.sock");
-        assert_eq!(short(&Address::Unix { path: "@a".into() }), "unix:@a");
+        assert_eq!(short(&SocketAddress::Unix { path: "/run/x/a.sock".into() }), "unix:a.sock");
+        assert_eq!(short(&SocketAddress::Unix { path: "@a".into() }), "unix:@a");
     }
 }

@@ -1,46 +1,48 @@
-//! Sessions deleted for good: which, and what goes with them.
+//! Purging: sessions that are deleted for good.
 //!
-//! Promise: what runs, or cannot be told not to, is refused before anything is deleted; what changed since it was
-//! looked at is kept.
-//! Not here: the deleting itself (see `berth_keeper::purge`), asking for a yes.
+//! Promise: a running session, or one whose state is not certain, is refused before anything is deleted; a session that
+//! changed since it was examined is kept.
+//! Not here: the deletion itself (see `deletion`), the confirmation by the user.
 //! Start with [`named`].
+
+mod deletion;
 
 use std::time::Duration;
 
-use berth_api::{Code, Problem, SessionState, Status};
-use berth_core::{Deed, SessionId};
-use berth_keeper::purge;
-use berth_store::view;
+use berth_api::{Problem, ProblemCode, SessionState, SessionStatus};
+use berth_core::{CallerAction, SessionId};
+use berth_store::session_status;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::ctx::Ctx;
+use crate::context::VerbContext;
+pub(crate) use deletion::finish;
 
-/// What is deleted of one session.
+/// A session that is purged, or would be.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Purged")]
-pub struct Doomed {
-    /// Its id.
+pub struct PurgedSession {
+    /// Id of the session.
     pub id: String,
-    /// What people call it.
+    /// Name of the session.
     pub name: Option<String>,
-    /// The caller's key.
+    /// Key with which the session was created.
     pub key: Option<String>,
-    /// The state it was in.
+    /// State before the purge.
     pub state: SessionState,
-    /// How many bytes it has, or had.
+    /// Size of the session's files, in bytes.
     pub bytes: u64,
-    /// Whether it is gone.
+    /// True if the session was deleted.
     pub purged: bool,
     #[serde(skip)]
     session: SessionId,
-    /// The last event that was looked at.
+    /// Number of the last event that was examined.
     #[serde(skip)]
     seen: u64,
 }
 
-impl Doomed {
-    fn new(ctx: &Ctx, session: SessionId, status: Status) -> Self {
+impl PurgedSession {
+    fn new(ctx: &VerbContext, session: SessionId, status: SessionStatus) -> Self {
         let bytes = ctx.home.session(&session).size();
         let (name, key) = (status.name, status.what.key);
         Self {
@@ -55,45 +57,45 @@ impl Doomed {
         }
     }
 
-    /// How people address it.
+    /// The session's name, else its id.
     pub fn handle(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)
     }
 
-    /// Deletes it, if nothing happened in it since it was looked at: one that came back, or was put away anew, is
-    /// another.
-    pub fn purge(&mut self, ctx: &Ctx) -> Result<(), Problem> {
-        ctx.may(Deed::Purge, &self.session)?;
-        let bytes = purge::purge(&ctx.home, &self.session, self.seen)?;
+    /// Deletes the session, if nothing happened in it since it was examined: a session that was restored, or archived
+    /// again, is kept.
+    pub fn purge(&mut self, ctx: &VerbContext) -> Result<(), Problem> {
+        ctx.may(CallerAction::Purge, &self.session)?;
+        let bytes = deletion::purge(&ctx.home, &self.session, self.seen)?;
         (self.purged, self.bytes) = (true, bytes);
         Ok(())
     }
 }
 
-/// One that somebody named. If it runs, or cannot be told not to, that is refused.
-pub fn named(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<Doomed, Problem> {
+/// A session that a user named. It is refused if it runs, or if its state is not certain.
+pub fn named(ctx: &VerbContext, id: &SessionId, handle: &str) -> Result<PurgedSession, Problem> {
     let status = ctx.status(id)?;
     if !status.is_over() {
-        let what = format!("session `{handle}` is {}, and what runs is not purged", status.state);
-        return Err(Problem::new(Code::Held, format!("{what}; nothing was deleted"))
+        let what = format!("session `{handle}` is {}, and a running session cannot be purged", status.state);
+        return Err(Problem::new(ProblemCode::Held, format!("{what}; nothing was deleted"))
             .hint(format!("end it with `berth stop {handle}` first")));
     }
-    Ok(Doomed::new(ctx, id.clone(), status))
+    Ok(PurgedSession::new(ctx, id.clone(), status))
 }
 
-/// Those that were put away, for so long.
-pub fn archived(ctx: &Ctx, older_than: Option<Duration>) -> Result<Vec<Doomed>, Problem> {
+/// The sessions that were archived for this long.
+pub fn archived(ctx: &VerbContext, older_than: Option<Duration>) -> Result<Vec<PurgedSession>, Problem> {
     let age_ms = older_than.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let now = berth_host::clock::wall_ms();
     let ids = crate::listing::ids(ctx)?;
-    let is_meant = |status: &Status| {
+    let is_meant = |status: &SessionStatus| {
         let age = status.archived_at.map(|at| now.saturating_sub(at.0));
         status.state == SessionState::Archived && age.is_some_and(|age| age >= age_ms)
     };
     let known = ids.into_iter().filter_map(|id| {
-        // One that cannot be read is not known to be archived, and is kept.
-        let status = view::status(&ctx.home, &id).ok().filter(is_meant)?;
-        Some(Doomed::new(ctx, id, status))
+        // A session that cannot be read is not known to be archived, and is kept.
+        let status = session_status::status(&ctx.home, &id).ok().filter(is_meant)?;
+        Some(PurgedSession::new(ctx, id, status))
     });
     Ok(known.collect())
 }

@@ -1,28 +1,28 @@
-//! Ending sessions, until each is proven over.
+//! Stopping sessions, until each is proven to be over.
 
 use std::time::Duration;
 
-use berth_api::message::{Answer, Request};
-use berth_api::{Code, Problem, Status};
-use berth_core::{PROOF_PATIENCE, SessionId};
+use berth_api::message::{KeeperAnswer, KeeperRequest};
+use berth_api::{Problem, ProblemCode, SessionStatus};
+use berth_core::{PROOF_TIMEOUT, SessionId};
 
-use crate::ctx::Ctx;
+use crate::context::VerbContext;
 
-/// How long a keeper may take for everything but the ending itself.
+/// Time that a keeper may take in addition to the end of the run.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many sessions are stopped at a time: each costs a thread and a connection.
+/// Limit for sessions that are stopped in parallel: each costs a thread and a connection.
 const AT_ONCE: usize = 256;
 
-/// Stops them all at once, so that many that are deaf cost the patience of one.
+/// Stops all sessions in parallel, so that many stuck agents cost the timeout of one.
 pub fn stop_together<'a>(
-    ctx: &'a Ctx,
+    ctx: &'a VerbContext,
     ids: &'a [SessionId],
     grace_ms: u64,
-) -> impl Iterator<Item = Result<Status, Problem>> + use<'a> {
+) -> impl Iterator<Item = Result<SessionStatus, Problem>> + use<'a> {
     ids.chunks(AT_ONCE).flat_map(move |some| stop_some(ctx, some, grace_ms))
 }
 
-fn stop_some(ctx: &Ctx, ids: &[SessionId], grace_ms: u64) -> Vec<Result<Status, Problem>> {
+fn stop_some(ctx: &VerbContext, ids: &[SessionId], grace_ms: u64) -> Vec<Result<SessionStatus, Problem>> {
     std::thread::scope(|scope| {
         let stopping: Vec<_> = ids.iter().map(|id| scope.spawn(|| stop(ctx, id, grace_ms))).collect();
         let ended = stopping.into_iter().map(|thread| thread.join());
@@ -30,37 +30,40 @@ fn stop_some(ctx: &Ctx, ids: &[SessionId], grace_ms: u64) -> Vec<Result<Status, 
     })
 }
 
-/// Stops one; answered when it is proven over.
-pub fn stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem> {
+/// Stops one session; returns when its end is proven.
+pub fn stop(ctx: &VerbContext, id: &SessionId, grace_ms: u64) -> Result<SessionStatus, Problem> {
     let status = ask_to_stop(ctx, id, grace_ms)?;
     if status.is_over() {
         return Ok(status);
     }
-    // There was nobody to ask, and then there was: somebody started the next run.
+    // The session had no keeper, and then had one: another client started the next run.
     let status = ask_to_stop(ctx, id, grace_ms)?;
     if status.is_over() {
         return Ok(status);
     }
     Err(Problem::new(
-        Code::Held,
+        ProblemCode::Held,
         format!("session `{}` is not over: it is {}", status.handle(), status.state),
     )
     .hint("it was started again meanwhile; try again"))
 }
 
-fn ask_to_stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem> {
+fn ask_to_stop(ctx: &VerbContext, id: &SessionId, grace_ms: u64) -> Result<SessionStatus, Problem> {
     if let Some(mut keeper) = ctx.keeper_of(id)? {
-        // It answers when the run is over, or proven not to be; both have their time.
+        // The keeper answers when the end of the run is proven or has failed; both have their timeout.
         let patience =
-            Duration::from_millis(grace_ms).saturating_add(2 * PROOF_PATIENCE).saturating_add(PATIENCE);
-        let _ = keeper.set_patience(Some(patience));
-        match keeper.ask(Request::Stop { grace_ms }) {
-            Ok(Answer::Done { status }) => return Ok(*status),
+            Duration::from_millis(grace_ms).saturating_add(2 * PROOF_TIMEOUT).saturating_add(PATIENCE);
+        let _ = keeper.set_timeout(Some(patience));
+        match keeper.ask(KeeperRequest::Stop { grace_ms }) {
+            Ok(KeeperAnswer::Done { status }) => return Ok(*status),
             Ok(other) => {
-                return Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}")));
+                return Err(Problem::new(
+                    ProblemCode::Bug,
+                    format!("the keeper gave an odd answer: {other:?}"),
+                ));
             }
-            // It was leaving already: what it left on disk tells.
-            Err(problem) if problem.code == Code::Unreachable && ctx.is_gone(id) => {}
+            // The keeper was leaving already: the files have the result.
+            Err(problem) if problem.code == ProblemCode::Unreachable && ctx.is_gone(id) => {}
             Err(problem) => return Err(problem),
         }
     }

@@ -1,33 +1,33 @@
-//! What can be waited for in a session, and whether it has come.
+//! Conditions that a client can wait for in a session.
 //!
-//! Not here: the waiting itself. A terminal has a thread for it, a gateway has many who wait and one connection.
-//! Start with [`is_there`]; for output, with [`Matcher`].
+//! Not here: the waiting itself. A terminal has a thread for it, a gateway has many waiting clients and one connection.
+//! Start with [`is_reached`]; for output, with [`OutputMatcher`].
 
 use berth_api::turn::split_turn_id;
-use berth_api::{Code, Problem, SessionState, Status};
+use berth_api::{Problem, ProblemCode, SessionState, SessionStatus};
 use berth_core::{Refusal, SessionId};
-use berth_screen::Plain;
+use berth_screen::PlainTextFilter;
 use berth_store::output::OutputFiles;
 use regex::bytes::Regex;
 
-use crate::ctx::Ctx;
+use crate::context::VerbContext;
 
-/// How much of the output a pattern can look back over.
+/// Limit for the output that a pattern can match across.
 const LOOK_BACK_BYTES: usize = 1024 * 1024;
-/// How much output is read at a time.
+/// Limit for one read of the output.
 const READ_BYTES: usize = 64 * 1024;
 
-/// A state of a session whose agent takes turns that can be waited for.
+/// State that a client can wait for, of a session whose agent takes turns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wanted {
-    /// It has nothing to do, and nothing waits.
+pub enum AwaitedState {
+    /// The agent is idle, and no turn waits.
     Idle,
-    /// It needs an answer.
+    /// The agent needs an answer.
     NeedsYou,
 }
 
-impl Wanted {
-    /// The state.
+impl AwaitedState {
+    /// The session state for this condition.
     pub fn state(self) -> SessionState {
         match self {
             Self::Idle => SessionState::Idle,
@@ -36,68 +36,68 @@ impl Wanted {
     }
 }
 
-/// Whether a session is in this state.
-pub fn is_there(status: &Status, wanted: Wanted) -> bool {
+/// True if a session is in this state.
+pub fn is_reached(status: &SessionStatus, wanted: AwaitedState) -> bool {
     let waits = status.turns.as_ref().is_some_and(|turns| !turns.queued.is_empty());
     status.state == wanted.state()
         && match wanted {
-            Wanted::Idle => !waits,
-            Wanted::NeedsYou => true,
+            AwaitedState::Idle => !waits,
+            AwaitedState::NeedsYou => true,
         }
 }
 
-/// A session that nobody keeps does not change.
-pub fn will_not_be(status: &Status, handle: &str, wanted: Wanted) -> Problem {
+/// The error for a session without a keeper: its state does not change.
+pub fn not_running_problem(status: &SessionStatus, handle: &str, wanted: AwaitedState) -> Problem {
     let what = format!("session `{handle}` is {} and will not be {}", status.state, wanted.state());
-    Problem::new(Code::Refused, what).hint(format!("`berth resume {handle}` starts it again"))
+    Problem::new(ProblemCode::Refused, what).hint(format!("`berth resume {handle}` starts it again"))
 }
 
-/// The turn that `done` means: the latest one.
-pub fn latest_turn(status: &Status, handle: &str) -> Result<u64, Problem> {
+/// The turn that the condition `done` means: the latest one.
+pub fn latest_turn(status: &SessionStatus, handle: &str) -> Result<u64, Problem> {
     let Some(turns) = &status.turns else {
         return Err(berth_api::problem::refusal(&Refusal::NoTurns, handle));
     };
     if turns.total > 0 {
         return Ok(turns.total);
     }
-    Err(Problem::new(Code::NotFound, format!("session `{handle}` has no turns"))
+    Err(Problem::new(ProblemCode::NotFound, format!("session `{handle}` has no turns"))
         .hint(format!("`berth send {handle} TEXT` sends one")))
 }
 
-/// The turn that the agent has, else the latest one.
-pub fn current_or_latest_turn(status: &Status, handle: &str) -> Result<u64, Problem> {
+/// The running turn, else the latest one.
+pub fn current_or_latest_turn(status: &SessionStatus, handle: &str) -> Result<u64, Problem> {
     let current = status.turns.as_ref().and_then(|turns| split_turn_id(turns.current.as_deref()?));
     current.map_or_else(|| latest_turn(status, handle), |(_, number)| Ok(number))
 }
 
-/// A run that ended without having said it.
-pub fn never_said(id: &SessionId) -> Problem {
-    Problem::new(Code::Refused, format!("session {id} ended and nothing in its output matches"))
-        .hint(format!("`berth output {id}` prints what it said"))
+/// The error for a run that ended without a match.
+pub fn output_missing_problem(id: &SessionId) -> Problem {
+    Problem::new(ProblemCode::Refused, format!("session {id} ended and nothing in its output matches"))
+        .hint(format!("`berth output {id}` prints its output"))
 }
 
-/// Looks for a pattern in the output of a session, as it comes.
-pub struct Matcher {
+/// Searches the output of a session for a pattern, as it comes.
+pub struct OutputMatcher {
     output: OutputFiles,
     offset: u64,
     regex: Regex,
-    plain: Plain,
+    plain: PlainTextFilter,
     text: Vec<u8>,
 }
 
-impl Matcher {
-    /// Looks from `offset` on.
-    pub fn new(ctx: &Ctx, id: &SessionId, offset: u64, regex: Regex) -> Self {
+impl OutputMatcher {
+    /// Searches from `offset` on.
+    pub fn new(ctx: &VerbContext, id: &SessionId, offset: u64, regex: Regex) -> Self {
         let output = ctx.home.session(id).output();
-        Self { output, offset, regex, plain: Plain::default(), text: Vec::new() }
+        Self { output, offset, regex, plain: PlainTextFilter::default(), text: Vec::new() }
     }
 
-    /// Reads what is new; whether it matches, with what was before it.
+    /// Reads new output; true if it matches, together with the kept output before it.
     pub fn look(&mut self) -> Result<bool, Problem> {
         let mut buffer = vec![0; READ_BYTES];
         loop {
             let (count, from) = self.output.read_at(self.offset, &mut buffer).map_err(|error| {
-                Problem::new(Code::Refused, format!("cannot read {}: {error}", self.output.display()))
+                Problem::new(ProblemCode::Refused, format!("cannot read {}: {error}", self.output.display()))
             })?;
             if count == 0 {
                 return Ok(false);
@@ -114,11 +114,29 @@ impl Matcher {
     }
 }
 
-/// Where to cut text that became too long: behind a line end if there is one, so that no line begins
-/// where it did not.
+/// The place to cut text that became too long: after a line end if there is one, so that a match for the beginning of a
+/// line stays true.
 fn begin_of_look_back(text: &[u8]) -> usize {
     let cut = text.len().saturating_sub(LOOK_BACK_BYTES);
     text[cut..].iter().position(|byte| *byte == b'\n').map_or(cut, |line_end| cut + line_end + 1)
+}
+
+/// The exit code of a command that passes a run's exit code through.
+pub fn exit_code(status: &SessionStatus) -> Result<u8, Problem> {
+    match status.exit {
+        Some(code) => Ok(u8::try_from(code).unwrap_or(ProblemCode::Refused.exit_code())),
+        None => {
+            let why = status.failure.clone().unwrap_or_else(|| format!("it is {}", status.state));
+            Err(Problem::new(
+                ProblemCode::Refused,
+                format!("the run of session `{}` has no exit code: {why}", status.handle()),
+            )
+            .hint(format!(
+                "`berth log {0}` shows its events, `berth resume {0}` starts it again",
+                status.handle()
+            )))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -126,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_forgotten_ends_with_a_line() {
+    fn the_dropped_part_ends_with_a_line() {
         let line = b"0123456789\n";
         let text = line.repeat(2 * LOOK_BACK_BYTES / line.len() + 2);
         let begin = begin_of_look_back(&text);

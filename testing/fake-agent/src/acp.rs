@@ -3,7 +3,7 @@
 //! Promise: every request is answered, except where a flag or a step says otherwise; a turn ends only as
 //! its prompt says, by a cancel, or with the process.
 //! Not here: the language of prompts (`prompt`), doing it (`turn`), what is remembered (`store`).
-//! Start with [`Server::run`].
+//! Start with [`FakeAcpServer::run`].
 
 mod prompt;
 mod store;
@@ -19,12 +19,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::agent::{self, Agent, Doing as _, Failure};
+use crate::agent::{self, FailureContext as _, ScriptFailure, ScriptedAgent};
 use crate::script;
-use store::Transcript;
-use turn::Turn;
+use store::FakeTranscript;
+use turn::FakeAcpTurn;
 
-/// What a JSON-RPC error says.
+/// Codes of JSON-RPC errors.
 pub(crate) mod code {
     pub(crate) const INVALID_REQUEST: i64 = -32600;
     pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
@@ -34,7 +34,7 @@ pub(crate) mod code {
     pub(crate) const NOT_FOUND: i64 = -32002;
 }
 
-pub(crate) const HELP: &str = r"fake-agent acp: an ACP agent whose prompts say what it does
+pub(crate) const HELP: &str = r"fake-agent acp: an ACP agent that is scripted by its prompts
 
 usage: fake-agent acp [FLAG…]
 
@@ -88,18 +88,18 @@ trouble  garbage[:N]      a line that is not JSON (of N bytes)
                           session_info_update: `_meta.berth.sessionId`. On the wire the session keeps its id
 ";
 
-/// What the input's end means.
+/// The effect of the end of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-enum AtEof {
+enum EofAction {
     #[default]
     Exit,
     Finish,
     Stay,
 }
 
-/// How it was started.
+/// Command line options of the agent.
 #[derive(Debug, Default)]
-struct Options {
+struct FakeAcpOptions {
     store: Option<PathBuf>,
     never_init: bool,
     not_logged_in: bool,
@@ -109,11 +109,11 @@ struct Options {
     no_fork: bool,
     no_close: bool,
     no_steer: bool,
-    at_eof: AtEof,
-    first: Vec<script::Step>,
+    at_eof: EofAction,
+    first: Vec<script::ScriptStep>,
 }
 
-impl Options {
+impl FakeAcpOptions {
     fn parse(words: &[String]) -> Result<Self, String> {
         let mut options = Self::default();
         let mut words = words.iter();
@@ -131,9 +131,9 @@ impl Options {
                 "--no-steer" => options.no_steer = true,
                 "--at-eof" => {
                     options.at_eof = match value()?.as_str() {
-                        "exit" => AtEof::Exit,
-                        "finish" => AtEof::Finish,
-                        "stay" => AtEof::Stay,
+                        "exit" => EofAction::Exit,
+                        "finish" => EofAction::Finish,
+                        "stay" => EofAction::Stay,
                         other => return Err(format!("`--at-eof {other}` is not exit, finish or stay")),
                     }
                 }
@@ -150,8 +150,8 @@ impl Options {
 
 /// Speaks ACP until its input ends or a prompt ends it.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
-    let options = Options::parse(words)?;
-    match Server::new(options).run() {
+    let options = FakeAcpOptions::parse(words)?;
+    match FakeAcpServer::new(options).run() {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(failure) => {
             eprintln!("fake-agent: {failure}");
@@ -162,12 +162,12 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
 
 /// A request was not granted.
 #[derive(Debug)]
-struct Refused {
+struct AcpRequestError {
     code: i64,
     message: String,
 }
 
-impl Refused {
+impl AcpRequestError {
     fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
@@ -175,29 +175,29 @@ impl Refused {
 
 /// A session of this process.
 #[derive(Debug)]
-struct Session {
-    transcript: Transcript,
+struct FakeAcpSession {
+    transcript: FakeTranscript,
 }
 
 /// The agent as its client sees it.
-struct Server {
-    options: Options,
-    wire: Wire,
-    /// For the steps it has in common with the other language.
-    agent: Agent,
-    sessions: HashMap<String, Session>,
-    turn: Option<Turn>,
+struct FakeAcpServer {
+    options: FakeAcpOptions,
+    wire: JsonLineConnection,
+    /// Does the steps that both script languages have.
+    agent: ScriptedAgent,
+    sessions: HashMap<String, FakeAcpSession>,
+    turn: Option<FakeAcpTurn>,
     deaf: bool,
     /// Starts at 0 and overlaps with the client's ids, as with real agents.
     next_request: u64,
 }
 
-impl Server {
-    fn new(options: Options) -> Self {
+impl FakeAcpServer {
+    fn new(options: FakeAcpOptions) -> Self {
         Self {
             options,
-            wire: Wire::default(),
-            agent: Agent::default(),
+            wire: JsonLineConnection::default(),
+            agent: ScriptedAgent::default(),
             sessions: HashMap::new(),
             turn: None,
             deaf: false,
@@ -205,14 +205,14 @@ impl Server {
         }
     }
 
-    fn run(mut self) -> Result<(), Failure> {
+    fn run(mut self) -> Result<(), ScriptFailure> {
         let first = std::mem::take(&mut self.options.first);
         self.agent.run(&first)?;
         while !self.wire.ended {
             self.wire.wait(None, &[])?;
             self.take_messages()?;
         }
-        if self.options.at_eof == AtEof::Stay {
+        if self.options.at_eof == EofAction::Stay {
             loop {
                 rustix::event::pause();
             }
@@ -220,8 +220,8 @@ impl Server {
         Ok(())
     }
 
-    /// Takes what came. In a turn this is called again and again.
-    fn take_messages(&mut self) -> Result<(), Failure> {
+    /// Takes the messages that came. In a turn this is called again and again.
+    fn take_messages(&mut self) -> Result<(), ScriptFailure> {
         while let Some(message) = self.wire.next() {
             let method = message.get("method").and_then(Value::as_str);
             match (method, message.get("id")) {
@@ -238,7 +238,7 @@ impl Server {
         Ok(())
     }
 
-    fn request(&mut self, id: &Value, method: &str, params: &Value) -> Result<(), Failure> {
+    fn request(&mut self, id: &Value, method: &str, params: &Value) -> Result<(), ScriptFailure> {
         if self.options.never_init {
             return Ok(());
         }
@@ -254,18 +254,18 @@ impl Server {
             }
             "_session/steering" if !self.options.no_steer => return self.steer(id, params),
             "session/prompt" if self.turn.is_some() => {
-                Err(Refused::new(code::INVALID_REQUEST, "a prompt is running"))
+                Err(AcpRequestError::new(code::INVALID_REQUEST, "a prompt is running"))
             }
             "session/prompt" => return self.prompt(id, params),
-            _ => Err(Refused::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}"))),
+            _ => Err(AcpRequestError::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}"))),
         };
         self.reply(id, result)
     }
 
-    fn reply(&mut self, id: &Value, result: Result<Value, Refused>) -> Result<(), Failure> {
+    fn reply(&mut self, id: &Value, result: Result<Value, AcpRequestError>) -> Result<(), ScriptFailure> {
         match result {
             Ok(result) => self.wire.send(&json!({"jsonrpc": "2.0", "id": id, "result": result})),
-            Err(Refused { code, message }) => {
+            Err(AcpRequestError { code, message }) => {
                 let error = json!({"code": code, "message": message});
                 self.wire.send(&json!({"jsonrpc": "2.0", "id": id, "error": error}))
             }
@@ -293,32 +293,36 @@ impl Server {
         })
     }
 
-    fn may_have_a_session(&self) -> Result<(), Refused> {
+    fn may_have_a_session(&self) -> Result<(), AcpRequestError> {
         if self.options.not_logged_in {
-            return Err(Refused::new(code::AUTH_REQUIRED, "Authentication required"));
+            return Err(AcpRequestError::new(code::AUTH_REQUIRED, "Authentication required"));
         }
         Ok(())
     }
 
-    fn new_session(&mut self) -> Result<Value, Refused> {
+    fn new_session(&mut self) -> Result<Value, AcpRequestError> {
         self.may_have_a_session()?;
         let id = new_id();
-        let transcript = Transcript::new(self.options.store.as_deref(), &id);
-        self.sessions.insert(id.clone(), Session { transcript });
+        let transcript = FakeTranscript::new(self.options.store.as_deref(), &id);
+        self.sessions.insert(id.clone(), FakeAcpSession { transcript });
         Ok(json!({"sessionId": id}))
     }
 
-    fn load(&mut self, params: &Value, replay: bool) -> Result<Result<Value, Refused>, Failure> {
+    fn load(
+        &mut self,
+        params: &Value,
+        replay: bool,
+    ) -> Result<Result<Value, AcpRequestError>, ScriptFailure> {
         if let Err(refused) = self.may_have_a_session() {
             return Ok(Err(refused));
         }
         if self.options.refuse_load {
-            return Ok(Err(Refused::new(code::INTERNAL, "loading is refused")));
+            return Ok(Err(AcpRequestError::new(code::INTERNAL, "loading is refused")));
         }
         let id = params["sessionId"].as_str().unwrap_or_default();
-        let found = Transcript::open(self.options.store.as_deref(), id).doing("read a transcript")?;
+        let found = FakeTranscript::open(self.options.store.as_deref(), id).doing("read a transcript")?;
         let Some((transcript, history)) = found else {
-            return Ok(Err(Refused::new(code::NOT_FOUND, format!("Resource not found: {id}"))));
+            return Ok(Err(AcpRequestError::new(code::NOT_FOUND, format!("Resource not found: {id}"))));
         };
         if replay {
             for past in history {
@@ -326,22 +330,22 @@ impl Server {
                 self.update(id, &chunk("agent_message_chunk", &past.answer, None))?;
             }
         }
-        self.sessions.insert(id.to_owned(), Session { transcript });
+        self.sessions.insert(id.to_owned(), FakeAcpSession { transcript });
         Ok(Ok(json!({})))
     }
 
-    fn fork(&mut self, params: &Value) -> Result<Result<Value, Refused>, Failure> {
+    fn fork(&mut self, params: &Value) -> Result<Result<Value, AcpRequestError>, ScriptFailure> {
         if let Err(refused) = self.may_have_a_session() {
             return Ok(Err(refused));
         }
         let store = self.options.store.as_deref();
         let of = params["sessionId"].as_str().unwrap_or_default();
-        let Some((transcript, _)) = Transcript::open(store, of).doing("read a transcript")? else {
-            return Ok(Err(Refused::new(code::NOT_FOUND, format!("Resource not found: {of}"))));
+        let Some((transcript, _)) = FakeTranscript::open(store, of).doing("read a transcript")? else {
+            return Ok(Err(AcpRequestError::new(code::NOT_FOUND, format!("Resource not found: {of}"))));
         };
         let id = new_id();
         let transcript = transcript.fork(store, &id).doing("copy a transcript")?;
-        self.sessions.insert(id.clone(), Session { transcript });
+        self.sessions.insert(id.clone(), FakeAcpSession { transcript });
         Ok(Ok(json!({"sessionId": id})))
     }
 
@@ -354,13 +358,13 @@ impl Server {
         }
     }
 
-    fn update(&mut self, session: &str, update: &impl Serialize) -> Result<(), Failure> {
-        let params = Notification { session_id: session, update };
-        self.wire.send(&Message { jsonrpc: "2.0", method: "session/update", params })
+    fn update(&mut self, session: &str, update: &impl Serialize) -> Result<(), ScriptFailure> {
+        let params = SessionUpdateParams { session_id: session, update };
+        self.wire.send(&OutgoingRpcMessage { jsonrpc: "2.0", method: "session/update", params })
     }
 }
 
-/// Enough to be called random, and unlike any other process's.
+/// A new id: random enough, and unlike any other process's.
 fn new_id() -> String {
     let mut bytes = [0_u8; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
@@ -369,7 +373,7 @@ fn new_id() -> String {
 }
 
 #[derive(Serialize)]
-struct Message<P> {
+struct OutgoingRpcMessage<P> {
     jsonrpc: &'static str,
     method: &'static str,
     params: P,
@@ -377,7 +381,7 @@ struct Message<P> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Notification<'a, U> {
+struct SessionUpdateParams<'a, U> {
     session_id: &'a str,
     update: &'a U,
 }
@@ -385,38 +389,38 @@ struct Notification<'a, U> {
 /// A piece of a message.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Chunk<'a> {
+struct MessageChunk<'a> {
     session_update: &'static str,
-    content: Text<'a>,
+    content: TextContent<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message_id: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-struct Text<'a> {
+struct TextContent<'a> {
     r#type: &'static str,
     text: &'a str,
 }
 
-fn chunk<'a>(kind: &'static str, text: &'a str, message_id: Option<&'a str>) -> Chunk<'a> {
-    Chunk { session_update: kind, content: Text { r#type: "text", text }, message_id }
+fn chunk<'a>(kind: &'static str, text: &'a str, message_id: Option<&'a str>) -> MessageChunk<'a> {
+    MessageChunk { session_update: kind, content: TextContent { r#type: "text", text }, message_id }
 }
 
 /// Lines of JSON in and out.
 #[derive(Default)]
-struct Wire {
+struct JsonLineConnection {
     input: Vec<u8>,
-    /// Where in it the first line begins that was not taken yet.
+    /// Offset of the first line that was not taken yet.
     at: usize,
-    /// How far it was searched for the end of that line.
+    /// Offset up to which the end of that line was searched.
     searched: usize,
     output: Vec<u8>,
     /// The input has ended.
     ended: bool,
 }
 
-impl Wire {
-    /// The next message that is there. What is not JSON is passed over.
+impl JsonLineConnection {
+    /// The next message that is there. A line that is not JSON is passed over.
     fn next(&mut self) -> Option<Value> {
         loop {
             let Some(length) = self.input[self.searched..].iter().position(|byte| *byte == b'\n') else {
@@ -436,7 +440,7 @@ impl Wire {
     }
 
     /// Waits until there is more input, until one of these is readable, or for so long.
-    fn wait(&mut self, timeout: Option<Duration>, also: &[BorrowedFd<'_>]) -> Result<(), Failure> {
+    fn wait(&mut self, timeout: Option<Duration>, also: &[BorrowedFd<'_>]) -> Result<(), ScriptFailure> {
         let stdin = rustix::stdio::stdin();
         let mut waited: Vec<_> = also.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         if !self.ended {
@@ -456,7 +460,7 @@ impl Wire {
         Ok(())
     }
 
-    fn read(&mut self) -> Result<(), Failure> {
+    fn read(&mut self) -> Result<(), ScriptFailure> {
         const READ_BYTES: usize = 64 << 10;
         let before = self.input.len();
         self.input.resize(before + READ_BYTES, 0);
@@ -467,7 +471,7 @@ impl Wire {
         Ok(())
     }
 
-    fn send(&mut self, message: &impl Serialize) -> Result<(), Failure> {
+    fn send(&mut self, message: &impl Serialize) -> Result<(), ScriptFailure> {
         self.output.clear();
         serde_json::to_writer(&mut self.output, message).expect("a message is plain data");
         self.output.push(b'\n');

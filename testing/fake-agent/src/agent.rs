@@ -3,7 +3,7 @@
 //! Promise: a step is over when its effect is visible to others; a child's parent goes on
 //! only once the child has become what it was asked to be.
 //! Not here: understanding the script (`script`), fork and signals (`sys`).
-//! Start with [`Agent::run`].
+//! Start with [`ScriptedAgent::run`].
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -18,8 +18,8 @@ use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
 use serde_json::json;
 
 use crate::code;
-use crate::script::Step;
-use crate::sys::{self, Fork};
+use crate::script::ScriptStep;
+use crate::sys::{self, ForkRole};
 
 /// Large enough that the pty and not the number of system calls sets the pace.
 const FLOOD_WRITE_BYTES: usize = 64 << 10;
@@ -30,7 +30,7 @@ const FILE_POLL: Duration = Duration::from_millis(2);
 
 /// The process as far as the script can change it.
 #[derive(Default)]
-pub(crate) struct Agent {
+pub(crate) struct ScriptedAgent {
     /// Read from stdin and not yet consumed by a step.
     input: Vec<u8>,
     /// Where this process and its children write their pids.
@@ -45,12 +45,12 @@ pub(crate) struct Agent {
 
 /// Why the script could not be carried out.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum ScriptFailure {
     InputEnded { expecting: String },
     Step { doing: String, source: io::Error },
 }
 
-impl Failure {
+impl ScriptFailure {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::InputEnded { .. } => code::INPUT_ENDED,
@@ -59,7 +59,7 @@ impl Failure {
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for ScriptFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::InputEnded { expecting } => write!(f, "the input ended while expecting {expecting}"),
@@ -69,90 +69,93 @@ impl std::fmt::Display for Failure {
 }
 
 /// Names what was being done when the world said no.
-pub(crate) trait Doing<T> {
-    fn doing(self, what: impl Into<String>) -> Result<T, Failure>;
+pub(crate) trait FailureContext<T> {
+    fn doing(self, what: impl Into<String>) -> Result<T, ScriptFailure>;
 }
 
-impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
-    fn doing(self, what: impl Into<String>) -> Result<T, Failure> {
-        self.map_err(|source| Failure::Step { doing: what.into(), source: source.into() })
+impl<T, E: Into<io::Error>> FailureContext<T> for Result<T, E> {
+    fn doing(self, what: impl Into<String>) -> Result<T, ScriptFailure> {
+        self.map_err(|source| ScriptFailure::Step { doing: what.into(), source: source.into() })
     }
 }
 
-impl Agent {
+impl ScriptedAgent {
     /// Does the steps in order.
-    pub(crate) fn run(&mut self, steps: &[Step]) -> Result<(), Failure> {
+    pub(crate) fn run(&mut self, steps: &[ScriptStep]) -> Result<(), ScriptFailure> {
         steps.iter().try_for_each(|step| self.step(step))
     }
 
-    fn step(&mut self, step: &Step) -> Result<(), Failure> {
+    fn step(&mut self, step: &ScriptStep) -> Result<(), ScriptFailure> {
         if !step.settles() {
             self.settle()?;
         }
         match step {
-            Step::Say(bytes) => say(bytes)?,
-            Step::Flood { bytes, coloured } => flood(*bytes, *coloured)?,
-            Step::Report { variables } => say(format!("{}\n", report(variables)?).as_bytes())?,
-            Step::Winch => sys::print_size_on_winch().doing("handle SIGWINCH")?,
-            Step::Close => close_output()?,
-            Step::CloseAll => self.close_all()?,
-            Step::ExpectLine => self.expect(|input| {
+            ScriptStep::Say(bytes) => say(bytes)?,
+            ScriptStep::Flood { bytes, coloured } => flood(*bytes, *coloured)?,
+            ScriptStep::Report { variables } => say(format!("{}\n", report(variables)?).as_bytes())?,
+            ScriptStep::Winch => sys::print_size_on_winch().doing("handle SIGWINCH")?,
+            ScriptStep::Close => close_output()?,
+            ScriptStep::CloseAll => self.close_all()?,
+            ScriptStep::ExpectLine => self.expect(|input| {
                 input.iter().position(|byte| matches!(byte, b'\n' | b'\r')).map(|at| at + 1).ok_or("a line")
             })?,
-            Step::Expect(text) => self.expect(|input| {
+            ScriptStep::Expect(text) => self.expect(|input| {
                 let found = input.windows(text.len()).position(|window| window == text);
                 found.map(|at| at + text.len()).ok_or_else(|| format!("`{}`", text.escape_ascii()))
             })?,
-            Step::Raw => raw()?,
-            Step::Echo { until } => self.echo(until.as_deref())?,
-            Step::Ignore(signals) => {
+            ScriptStep::Raw => raw()?,
+            ScriptStep::Echo { until } => self.echo(until.as_deref())?,
+            ScriptStep::Ignore(signals) => {
                 for signal in signals {
                     sys::ignore(*signal).doing(format!("ignore signal {}", signal.0))?;
                 }
             }
-            Step::Sleep { ms } => std::thread::sleep(Duration::from_millis(*ms)),
-            Step::Hang => loop {
+            ScriptStep::Sleep { ms } => std::thread::sleep(Duration::from_millis(*ms)),
+            ScriptStep::Hang => loop {
                 rustix::event::pause();
             },
-            Step::Exit(code) => std::process::exit((*code).into()),
-            Step::Die(signal) => return Err(sys::die(*signal)).doing("die"),
-            Step::Witness(path) => {
+            ScriptStep::Exit(code) => std::process::exit((*code).into()),
+            ScriptStep::Die(signal) => return Err(sys::die(*signal)).doing("die"),
+            ScriptStep::Witness(path) => {
                 sys::witness(appending(path)?.into_raw_fd()).doing("handle every signal")?
             }
-            Step::Hog { bytes } => self.hog(*bytes),
-            Step::OwnUid => sys::own_uid().doing("be the owner of this program")?,
-            Step::Child(steps) => self.child(steps)?,
-            Step::Setsid => drop(rustix::process::setsid().doing("lead a new session")?),
-            Step::Orphan => orphan()?,
-            Step::Daemonise => self.daemonise()?,
-            Step::EmptyEnvironment { rest } => self.empty_environment(rest)?,
-            Step::Loop { times, steps } => {
+            ScriptStep::Hog { bytes } => self.hog(*bytes),
+            ScriptStep::OwnUid => sys::own_uid().doing("be the owner of this program")?,
+            ScriptStep::Child(steps) => self.child(steps)?,
+            ScriptStep::Setsid => drop(rustix::process::setsid().doing("lead a new session")?),
+            ScriptStep::Orphan => orphan()?,
+            ScriptStep::Daemonise => self.daemonise()?,
+            ScriptStep::EmptyEnvironment { rest } => self.empty_environment(rest)?,
+            ScriptStep::Loop { times, steps } => {
                 let mut done = 0;
                 while times.is_none_or(|times| done < times) {
                     self.run(steps)?;
                     done += 1;
                 }
             }
-            Step::Pidfile(path) => {
+            ScriptStep::Pidfile(path) => {
                 self.pidfile = Some(path.clone());
                 self.record_pid()?;
             }
-            Step::Touch(path) => drop(appending(path)?),
-            Step::WaitFile(path) => {
+            ScriptStep::Touch(path) => drop(appending(path)?),
+            ScriptStep::WaitFile(path) => {
                 while !path.exists() {
                     std::thread::sleep(FILE_POLL);
                 }
             }
-            Step::Record { path, times } => self.record(path, *times)?,
-            Step::Tear(path) => self.tear(path)?,
-            Step::ListenTcp { port } => listen_tcp(*port)?,
-            Step::ListenUnix(path) => listen_unix(path)?,
+            ScriptStep::Record { path, times } => self.record(path, *times)?,
+            ScriptStep::Tear(path) => self.tear(path)?,
+            ScriptStep::ListenTcp { port } => listen_tcp(*port)?,
+            ScriptStep::ListenUnix(path) => listen_unix(path)?,
         }
         Ok(())
     }
 
-    /// Consumes input up to where `end_of` finds what it wants; until then it names it.
-    fn expect<W: Into<String>>(&mut self, end_of: impl Fn(&[u8]) -> Result<usize, W>) -> Result<(), Failure> {
+    /// Consumes input up to where `end_of` finds its end; until then an error names the awaited text.
+    fn expect<W: Into<String>>(
+        &mut self,
+        end_of: impl Fn(&[u8]) -> Result<usize, W>,
+    ) -> Result<(), ScriptFailure> {
         loop {
             let expecting = match end_of(&self.input) {
                 Ok(end) => {
@@ -162,13 +165,13 @@ impl Agent {
                 Err(expecting) => expecting.into(),
             };
             if self.read()? == 0 {
-                return Err(Failure::InputEnded { expecting });
+                return Err(ScriptFailure::InputEnded { expecting });
             }
         }
     }
 
     /// Writes back what comes in, a read at a time: this is what key-to-echo is measured with.
-    fn echo(&mut self, until: Option<&[u8]>) -> Result<(), Failure> {
+    fn echo(&mut self, until: Option<&[u8]>) -> Result<(), ScriptFailure> {
         raw()?;
         let mut echoed = 0;
         loop {
@@ -190,7 +193,7 @@ impl Agent {
     }
 
     /// Reads what is there; 0 when the input has ended. A terminal that hung up has ended.
-    fn read(&mut self) -> Result<usize, Failure> {
+    fn read(&mut self) -> Result<usize, ScriptFailure> {
         let mut buffer = [0; 4096];
         let count = match rustix::io::retry_on_intr(|| rustix::io::read(rustix::stdio::stdin(), &mut buffer))
         {
@@ -201,17 +204,17 @@ impl Agent {
         Ok(count)
     }
 
-    fn child(&mut self, steps: &[Step]) -> Result<(), Failure> {
+    fn child(&mut self, steps: &[ScriptStep]) -> Result<(), ScriptFailure> {
         let (settled, unsettled) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).doing("make a pipe for a child")?;
         match sys::fork().doing("fork a child")? {
-            Fork::Parent => {
+            ForkRole::Parent => {
                 drop(unsettled);
                 // End of file, or an error for that matter: no process on its way is left.
                 let _ = rustix::io::retry_on_intr(|| rustix::io::read(&settled, &mut [0_u8; 1]));
                 Ok(())
             }
-            Fork::Child => {
+            ForkRole::Child => {
                 drop(settled);
                 self.unsettled = Some(unsettled);
                 let result = self.run(steps).and_then(|()| self.settle());
@@ -224,7 +227,7 @@ impl Agent {
     }
 
     /// A child has become what it was asked to be: record it, then let the parent go on.
-    fn settle(&mut self) -> Result<(), Failure> {
+    fn settle(&mut self) -> Result<(), ScriptFailure> {
         if self.unsettled.is_some() {
             self.record_pid()?;
             self.unsettled = None;
@@ -232,7 +235,7 @@ impl Agent {
         Ok(())
     }
 
-    fn daemonise(&self) -> Result<(), Failure> {
+    fn daemonise(&self) -> Result<(), ScriptFailure> {
         orphan()?;
         rustix::process::setsid().doing("lead a new session")?;
         orphan()?;
@@ -241,7 +244,7 @@ impl Agent {
     }
 
     /// Closes everything, the lock that the run hands on included.
-    fn close_all(&self) -> Result<(), Failure> {
+    fn close_all(&self) -> Result<(), ScriptFailure> {
         let null = File::open("/dev/null").doing("open /dev/null")?;
         rustix::stdio::dup2_stdin(&null).doing("close stdin")?;
         drop(null);
@@ -261,7 +264,7 @@ impl Agent {
         }
     }
 
-    fn empty_environment(&self, rest: &[String]) -> Result<(), Failure> {
+    fn empty_environment(&self, rest: &[String]) -> Result<(), ScriptFailure> {
         // Executing closes the pipe to the parent, so the pid has to be there before.
         self.record_pid()?;
         let mut command = std::process::Command::new("/proc/self/exe");
@@ -275,13 +278,13 @@ impl Agent {
         Err(command.args(rest).exec()).doing("execute myself with an empty environment")
     }
 
-    fn record_pid(&self) -> Result<(), Failure> {
+    fn record_pid(&self) -> Result<(), ScriptFailure> {
         let Some(path) = &self.pidfile else { return Ok(()) };
         let line = format!("{}\n", std::process::id());
         appending(path)?.write_all(line.as_bytes()).doing(format!("write to {}", path.display()))
     }
 
-    fn record(&mut self, path: &Path, times: Option<u64>) -> Result<(), Failure> {
+    fn record(&mut self, path: &Path, times: Option<u64>) -> Result<(), ScriptFailure> {
         let mut transcript = appending(path)?;
         let mut written = 0;
         while times.is_none_or(|times| written < times) {
@@ -296,39 +299,39 @@ impl Agent {
         Ok(())
     }
 
-    fn tear(&mut self, path: &Path) -> Result<(), Failure> {
+    fn tear(&mut self, path: &Path) -> Result<(), ScriptFailure> {
         let half = format!("{{\"n\":{},\"pi", self.last_record + 1);
         appending(path)?.write_all(half.as_bytes()).doing(format!("write to {}", path.display()))
     }
 }
 
 /// The descriptor is given away: it stays open until the process ends, and children inherit it.
-fn listen_tcp(port: u16) -> Result<(), Failure> {
+fn listen_tcp(port: u16) -> Result<(), ScriptFailure> {
     let listener = TcpListener::bind(("127.0.0.1", port)).doing(format!("listen on port {port}"))?;
     let address = listener.local_addr().doing("read my own address")?;
     let _ = listener.into_raw_fd();
     say(format!("listening tcp:{address}\n").as_bytes())
 }
 
-/// As [`listen_tcp`].
-fn listen_unix(path: &Path) -> Result<(), Failure> {
+/// Like [`listen_tcp`], at a Unix socket.
+fn listen_unix(path: &Path) -> Result<(), ScriptFailure> {
     let _ = UnixListener::bind(path).doing(format!("listen at {}", path.display()))?.into_raw_fd();
     say(format!("listening unix:{}\n", path.display()).as_bytes())
 }
 
-fn orphan() -> Result<(), Failure> {
+fn orphan() -> Result<(), ScriptFailure> {
     match sys::fork().doing("fork away from the parent")? {
-        Fork::Parent => std::process::exit(0),
-        Fork::Child => Ok(()),
+        ForkRole::Parent => std::process::exit(0),
+        ForkRole::Child => Ok(()),
     }
 }
 
-pub(crate) fn appending(path: &Path) -> Result<File, Failure> {
+pub(crate) fn appending(path: &Path) -> Result<File, ScriptFailure> {
     OpenOptions::new().create(true).append(true).open(path).doing(format!("open {}", path.display()))
 }
 
 /// Writes to stdout without a buffer: nothing is left to be written twice after a fork.
-pub(crate) fn say(mut bytes: &[u8]) -> Result<(), Failure> {
+pub(crate) fn say(mut bytes: &[u8]) -> Result<(), ScriptFailure> {
     while !bytes.is_empty() {
         let written = rustix::io::retry_on_intr(|| rustix::io::write(rustix::stdio::stdout(), bytes))
             .doing("write to stdout")?;
@@ -337,16 +340,16 @@ pub(crate) fn say(mut bytes: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A descriptor number that is really free would be taken by the next file opened, and
-/// words meant for nobody would end up in it. So the number stays and leads nowhere.
-pub(crate) fn close_output() -> Result<(), Failure> {
+/// A descriptor number that is really free would be taken by the next file opened, and output without a reader would
+/// end up in it. So the number stays and leads nowhere.
+pub(crate) fn close_output() -> Result<(), ScriptFailure> {
     let null = OpenOptions::new().write(true).open("/dev/null").doing("open /dev/null")?;
     rustix::stdio::dup2_stdout(&null).doing("close stdout")?;
     rustix::stdio::dup2_stderr(&null).doing("close stderr")
 }
 
-/// Does nothing where stdin is no terminal.
-fn raw() -> Result<(), Failure> {
+/// Does nothing where stdin is not a terminal.
+fn raw() -> Result<(), ScriptFailure> {
     let stdin = rustix::stdio::stdin();
     if let Ok(mut modes) = tcgetattr(stdin) {
         modes.make_raw();
@@ -355,9 +358,9 @@ fn raw() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Numbered lines, produced faster than any terminal takes them, in a debug build too:
-/// only the numbers change from one write to the next.
-fn flood(bytes: u64, coloured: bool) -> Result<(), Failure> {
+/// Numbered lines, produced faster than any terminal takes them, even in a debug build: only the numbers change from
+/// one write to the next.
+fn flood(bytes: u64, coloured: bool) -> Result<(), ScriptFailure> {
     let mut buffer = Vec::with_capacity(FLOOD_WRITE_BYTES);
     let mut numbers_at = Vec::new();
     for line in 0.. {
@@ -392,8 +395,8 @@ fn flood(bytes: u64, coloured: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What this process is and has.
-pub(crate) fn report(variables: &[String]) -> Result<serde_json::Value, Failure> {
+/// Facts about this process: ids, terminal, variables.
+pub(crate) fn report(variables: &[String]) -> Result<serde_json::Value, ScriptFailure> {
     let stdin = rustix::stdio::stdin();
     let size = tcgetwinsize(stdin).ok();
     let status = std::fs::read_to_string("/proc/self/status").doing("read /proc/self/status")?;

@@ -1,9 +1,9 @@
 //! A real program that misbehaves on request.
 //!
-//! Promise: it does exactly the steps it was given, in order, one word each, and nothing
-//! is started before the whole script was understood. `--help` lists the steps.
-//! Not here: judging what a supervisor made of it; that is the test's job.
-//! Start with [`script::Step`] for what it can do and [`agent::Agent::run`] for how.
+//! Promise: it does exactly the steps it was given, in order, one word each, and nothing is started before the whole
+//! script was understood. `--help` lists the steps.
+//! Not here: judging how a supervisor handled it; that is the test's job.
+//! Start with [`script::ScriptStep`] for what it can do and [`agent::ScriptedAgent::run`] for how.
 
 mod acp;
 mod agent;
@@ -13,7 +13,7 @@ mod tui;
 
 use std::process::ExitCode;
 
-/// What the agent says of itself when it ends for a reason the script did not ask for.
+/// Exit codes for ends that the script did not ask for.
 mod code {
     /// The script was not understood.
     pub(crate) const USAGE: u8 = 2;
@@ -40,7 +40,7 @@ output   say:TEXT         write TEXT; \n \r \t \e \\ and \xNN are bytes, so half
          report[:VAR,…]   write one JSON line: pid, ppid, pgid, sid, cwd, tty, cols, rows, fds, signals, args,
                           env (TERM, BERTH_* and each VAR)
          winch            from now on write `size COLSxROWS` at every SIGWINCH
-         close            close stdout (stderr too) and go on
+         close            close stdout and stderr, and go on
          close-all        close every descriptor there is, whatever it was inherited for, and go on
 input    expect           wait for one line
          expect:TEXT      wait for TEXT; what follows it stays for the next step
@@ -53,7 +53,7 @@ life     ignore:SIG,…     ignore these signals (TERM, HUP, … or numbers)
          die:SIG          die by that signal
          witness:PATH     from now on append the number of every signal that comes to PATH, and live on
          hog:N[K|M|G]     fill N bytes of memory, then go on
-         own-uid          be nobody but the user this file belongs to (in a set-user-id copy of this program)
+         own-uid          keep only the user who owns this file (in a set-user-id copy of this program)
 children child [ STEP… ]  fork, and let the child do these steps; goes on once the child's first settling
                           steps (the next four, `ignore`, `close`, `close-all`, `pidfile`, `witness`, `own-uid`
                           and `listen-…`) are done
@@ -69,7 +69,7 @@ files    pidfile:PATH     append the pid of this process, and of every child fro
          records:PATH     append records for ever
          tear:PATH        append half a record
 sockets  listen-tcp:PORT  listen on 127.0.0.1 (0: any free port), write `listening tcp:127.0.0.1:PORT`, go on
-         listen-unix:PATH listen at PATH, write `listening unix:PATH`, go on; children hold both, too
+         listen-unix:PATH listen at PATH, write `listening unix:PATH`, go on; children inherit both
 
 exit codes of its own: 2 script not understood · 90 input ended while expecting · 91 a step failed
 ";
@@ -108,7 +108,7 @@ fn main() -> ExitCode {
             return ExitCode::from(code::USAGE);
         }
     };
-    match agent::Agent::default().run(&steps) {
+    match agent::ScriptedAgent::default().run(&steps) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("fake-agent: {failure}");

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// One thing to do. Each is explained in `--help`.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum ScriptStep {
     Say(Vec<u8>),
     Flood {
         bytes: u64,
@@ -26,19 +26,19 @@ pub(crate) enum Step {
     Echo {
         until: Option<Vec<u8>>,
     },
-    Ignore(Vec<Signal>),
+    Ignore(Vec<SignalNumber>),
     Sleep {
         ms: u64,
     },
     Hang,
     Exit(u8),
-    Die(Signal),
+    Die(SignalNumber),
     Witness(PathBuf),
     Hog {
         bytes: u64,
     },
     OwnUid,
-    Child(Vec<Step>),
+    Child(Vec<ScriptStep>),
     Setsid,
     Orphan,
     Daemonise,
@@ -48,7 +48,7 @@ pub(crate) enum Step {
     },
     Loop {
         times: Option<u64>,
-        steps: Vec<Step>,
+        steps: Vec<ScriptStep>,
     },
     Pidfile(PathBuf),
     Touch(PathBuf),
@@ -64,9 +64,9 @@ pub(crate) enum Step {
     ListenUnix(PathBuf),
 }
 
-impl Step {
-    /// Whether a child doing this is still on its way to what it wants to be.
-    /// Its parent waits for the end of these, so that a test need not.
+impl ScriptStep {
+    /// True if a child doing this is still on its way to its final form. Its parent waits for the end of these, so that
+    /// a test need not.
     pub(crate) fn settles(&self) -> bool {
         matches!(
             self,
@@ -88,10 +88,10 @@ impl Step {
 
 /// A signal number.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Signal(pub(crate) i32);
+pub(crate) struct SignalNumber(pub(crate) i32);
 
 /// Understands a whole script.
-pub(crate) fn parse(words: &[String]) -> Result<Vec<Step>, String> {
+pub(crate) fn parse(words: &[String]) -> Result<Vec<ScriptStep>, String> {
     if words.is_empty() {
         return Err("no steps given".to_owned());
     }
@@ -101,7 +101,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Vec<Step>, String> {
 }
 
 /// Reads steps until the words end or a `]` is next.
-fn block(words: &mut &[String]) -> Result<Vec<Step>, String> {
+fn block(words: &mut &[String]) -> Result<Vec<ScriptStep>, String> {
     let mut steps = Vec::new();
     while let Some((word, rest)) = words.split_first() {
         if word == "]" {
@@ -113,7 +113,7 @@ fn block(words: &mut &[String]) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-fn bracketed(word: &str, words: &mut &[String]) -> Result<Vec<Step>, String> {
+fn bracketed(word: &str, words: &mut &[String]) -> Result<Vec<ScriptStep>, String> {
     *words = words.strip_prefix(&["[".to_owned()]).ok_or(format!("`{word}` needs `[ STEP… ]` after it"))?;
     let steps = block(words)?;
     *words =
@@ -121,52 +121,58 @@ fn bracketed(word: &str, words: &mut &[String]) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-fn step(word: &str, words: &mut &[String]) -> Result<Step, String> {
+fn step(word: &str, words: &mut &[String]) -> Result<ScriptStep, String> {
     let (verb, argument) = match word.split_once(':') {
         Some((verb, argument)) => (verb, Some(argument)),
         None => (word, None),
     };
     Ok(match (verb, argument) {
-        ("say", Some(text)) => Step::Say(unescape(text)?),
-        ("nl", None) => Step::Say(b"\n".to_vec()),
-        ("flood", Some(size)) => Step::Flood { bytes: bytes(size)?, coloured: false },
-        ("flood-colour", Some(size)) => Step::Flood { bytes: bytes(size)?, coloured: true },
-        ("report", None) => Step::Report { variables: Vec::new() },
-        ("report", Some(names)) => Step::Report { variables: names.split(',').map(str::to_owned).collect() },
-        ("winch", None) => Step::Winch,
-        ("close", None) => Step::Close,
-        ("close-all", None) => Step::CloseAll,
-        ("expect", None) => Step::ExpectLine,
-        ("expect", Some(text)) if !text.is_empty() => Step::Expect(unescape(text)?),
-        ("raw", None) => Step::Raw,
-        ("echo", None) => Step::Echo { until: None },
-        ("echo", Some(text)) if !text.is_empty() => Step::Echo { until: Some(unescape(text)?) },
-        ("ignore", Some(names)) => Step::Ignore(names.split(',').map(signal).collect::<Result<_, _>>()?),
-        ("sleep", Some(ms)) => Step::Sleep { ms: number(ms)? },
-        ("hang", None) => Step::Hang,
-        ("exit", Some(code)) => Step::Exit(number(code)?),
-        ("die", Some(name)) => Step::Die(signal(name)?),
-        ("witness", Some(path)) if !path.is_empty() => Step::Witness(path.into()),
-        ("hog", Some(size)) => Step::Hog { bytes: bytes(size)? },
-        ("own-uid", None) => Step::OwnUid,
-        ("child", None) => Step::Child(bracketed(word, words)?),
-        ("setsid", None) => Step::Setsid,
-        ("orphan", None) => Step::Orphan,
-        ("daemonise", None) => Step::Daemonise,
-        ("env-i", None) => Step::EmptyEnvironment { rest: rest_of_block(words) },
-        ("loop", None) => Step::Loop { times: None, steps: bracketed(word, words)? },
-        ("loop", Some(times)) => Step::Loop { times: Some(number(times)?), steps: bracketed(word, words)? },
-        ("pidfile", Some(path)) => Step::Pidfile(path.into()),
-        ("touch", Some(path)) => Step::Touch(path.into()),
-        ("wait-file", Some(path)) => Step::WaitFile(path.into()),
+        ("say", Some(text)) => ScriptStep::Say(unescape(text)?),
+        ("nl", None) => ScriptStep::Say(b"\n".to_vec()),
+        ("flood", Some(size)) => ScriptStep::Flood { bytes: bytes(size)?, coloured: false },
+        ("flood-colour", Some(size)) => ScriptStep::Flood { bytes: bytes(size)?, coloured: true },
+        ("report", None) => ScriptStep::Report { variables: Vec::new() },
+        ("report", Some(names)) => {
+            ScriptStep::Report { variables: names.split(',').map(str::to_owned).collect() }
+        }
+        ("winch", None) => ScriptStep::Winch,
+        ("close", None) => ScriptStep::Close,
+        ("close-all", None) => ScriptStep::CloseAll,
+        ("expect", None) => ScriptStep::ExpectLine,
+        ("expect", Some(text)) if !text.is_empty() => ScriptStep::Expect(unescape(text)?),
+        ("raw", None) => ScriptStep::Raw,
+        ("echo", None) => ScriptStep::Echo { until: None },
+        ("echo", Some(text)) if !text.is_empty() => ScriptStep::Echo { until: Some(unescape(text)?) },
+        ("ignore", Some(names)) => {
+            ScriptStep::Ignore(names.split(',').map(signal).collect::<Result<_, _>>()?)
+        }
+        ("sleep", Some(ms)) => ScriptStep::Sleep { ms: number(ms)? },
+        ("hang", None) => ScriptStep::Hang,
+        ("exit", Some(code)) => ScriptStep::Exit(number(code)?),
+        ("die", Some(name)) => ScriptStep::Die(signal(name)?),
+        ("witness", Some(path)) if !path.is_empty() => ScriptStep::Witness(path.into()),
+        ("hog", Some(size)) => ScriptStep::Hog { bytes: bytes(size)? },
+        ("own-uid", None) => ScriptStep::OwnUid,
+        ("child", None) => ScriptStep::Child(bracketed(word, words)?),
+        ("setsid", None) => ScriptStep::Setsid,
+        ("orphan", None) => ScriptStep::Orphan,
+        ("daemonise", None) => ScriptStep::Daemonise,
+        ("env-i", None) => ScriptStep::EmptyEnvironment { rest: rest_of_block(words) },
+        ("loop", None) => ScriptStep::Loop { times: None, steps: bracketed(word, words)? },
+        ("loop", Some(times)) => {
+            ScriptStep::Loop { times: Some(number(times)?), steps: bracketed(word, words)? }
+        }
+        ("pidfile", Some(path)) => ScriptStep::Pidfile(path.into()),
+        ("touch", Some(path)) => ScriptStep::Touch(path.into()),
+        ("wait-file", Some(path)) => ScriptStep::WaitFile(path.into()),
         ("record", Some(argument)) => {
             let (path, times) = argument.rsplit_once(':').ok_or(format!("`{word}` needs PATH:N"))?;
-            Step::Record { path: path.into(), times: Some(number(times)?) }
+            ScriptStep::Record { path: path.into(), times: Some(number(times)?) }
         }
-        ("records", Some(path)) => Step::Record { path: path.into(), times: None },
-        ("tear", Some(path)) => Step::Tear(path.into()),
-        ("listen-tcp", Some(port)) => Step::ListenTcp { port: number(port)? },
-        ("listen-unix", Some(path)) if !path.is_empty() => Step::ListenUnix(path.into()),
+        ("records", Some(path)) => ScriptStep::Record { path: path.into(), times: None },
+        ("tear", Some(path)) => ScriptStep::Tear(path.into()),
+        ("listen-tcp", Some(port)) => ScriptStep::ListenTcp { port: number(port)? },
+        ("listen-unix", Some(path)) if !path.is_empty() => ScriptStep::ListenUnix(path.into()),
         (_, _) => return Err(format!("`{word}` is not a step")),
     })
 }
@@ -201,7 +207,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     number(text)
 }
 
-pub(crate) fn signal(name: &str) -> Result<Signal, String> {
+pub(crate) fn signal(name: &str) -> Result<SignalNumber, String> {
     let number = match name.strip_prefix("SIG").unwrap_or(name) {
         "HUP" => libc::SIGHUP,
         "INT" => libc::SIGINT,
@@ -219,7 +225,7 @@ pub(crate) fn signal(name: &str) -> Result<Signal, String> {
         "TTOU" => libc::SIGTTOU,
         other => other.parse().map_err(|_| format!("`{name}` is not a signal"))?,
     };
-    Ok(Signal(number))
+    Ok(SignalNumber(number))
 }
 
 pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
@@ -256,26 +262,26 @@ pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
 mod tests {
     use super::*;
 
-    fn parsed(script: &str) -> Result<Vec<Step>, String> {
+    fn parsed(script: &str) -> Result<Vec<ScriptStep>, String> {
         parse(&script.split(' ').map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
     fn half_a_character_and_an_escape_sequence_can_be_said() {
-        assert_eq!(parsed(r"say:a\xc3\e[0m\\:\n"), Ok(vec![Step::Say(b"a\xc3\x1b[0m\\:\n".to_vec())]));
+        assert_eq!(parsed(r"say:a\xc3\e[0m\\:\n"), Ok(vec![ScriptStep::Say(b"a\xc3\x1b[0m\\:\n".to_vec())]));
     }
 
     #[test]
     fn blocks_nest_and_env_i_takes_only_the_words_of_its_own_block() {
         let rest = ["loop:2", "[", "nl", "]"].map(str::to_owned).to_vec();
-        let repeated = Step::Loop { times: Some(2), steps: vec![Step::Say(b"\n".to_vec())] };
-        let child = Step::Child(vec![Step::EmptyEnvironment { rest }, repeated]);
-        assert_eq!(parsed("child [ env-i loop:2 [ nl ] ] hang"), Ok(vec![child, Step::Hang]));
+        let repeated = ScriptStep::Loop { times: Some(2), steps: vec![ScriptStep::Say(b"\n".to_vec())] };
+        let child = ScriptStep::Child(vec![ScriptStep::EmptyEnvironment { rest }, repeated]);
+        assert_eq!(parsed("child [ env-i loop:2 [ nl ] ] hang"), Ok(vec![child, ScriptStep::Hang]));
     }
 
     #[test]
     fn a_record_path_may_contain_a_colon() {
-        let record = Step::Record { path: "/tmp/a:b".into(), times: Some(3) };
+        let record = ScriptStep::Record { path: "/tmp/a:b".into(), times: Some(3) };
         assert_eq!(parsed("record:/tmp/a:b:3"), Ok(vec![record]));
     }
 

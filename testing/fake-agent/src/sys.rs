@@ -9,21 +9,21 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::script::Signal;
+use crate::script::SignalNumber;
 
-/// Which side of a fork this is.
-pub(crate) enum Fork {
+/// The two sides of a fork.
+pub(crate) enum ForkRole {
     Parent,
     Child,
 }
 
 /// Splits the process in two.
-pub(crate) fn fork() -> io::Result<Fork> {
+pub(crate) fn fork() -> io::Result<ForkRole> {
     // SAFETY: there is one thread, so no lock can be held by a thread that the child lacks.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Fork::Child),
-        _ => Ok(Fork::Parent),
+        0 => Ok(ForkRole::Child),
+        _ => Ok(ForkRole::Parent),
     }
 }
 
@@ -34,30 +34,30 @@ pub(crate) fn leads_a_session(command: &mut Command) {
 }
 
 /// From now on this signal does nothing.
-pub(crate) fn ignore(signal: Signal) -> io::Result<()> {
+pub(crate) fn ignore(signal: SignalNumber) -> io::Result<()> {
     disposition(signal, libc::SIG_IGN)
 }
 
 /// From now on every change of the terminal's size is written to stdout.
 pub(crate) fn print_size_on_winch() -> io::Result<()> {
     let handler: extern "C" fn(libc::c_int) = print_size;
-    disposition(Signal(libc::SIGWINCH), handler as *const () as libc::sighandler_t)
+    disposition(SignalNumber(libc::SIGWINCH), handler as *const () as libc::sighandler_t)
 }
 
 /// From now on the number of every signal that can be caught is written to this descriptor, a line each.
 pub(crate) fn witness(fd: RawFd) -> io::Result<()> {
     WITNESS.store(fd, Ordering::Relaxed);
     let handler: extern "C" fn(libc::c_int) = write_number;
-    // Faults of our own are not signals that somebody sent.
+    // Faults of our own are not signals from another process.
     let own = [libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
     for signal in (1..=31).filter(|signal| !own.contains(signal)) {
-        disposition(Signal(signal), handler as *const () as libc::sighandler_t)?;
+        disposition(SignalNumber(signal), handler as *const () as libc::sighandler_t)?;
     }
     Ok(())
 }
 
-/// Gives up who started a set-user-id program, so that only its owner is left: one may take on any user
-/// one already is.
+/// Gives up the real user of a set-user-id program, so that only its owner is left: a process may take on
+/// any user it already is.
 pub(crate) fn own_uid() -> io::Result<()> {
     // SAFETY: takes no memory.
     let result = unsafe {
@@ -67,8 +67,8 @@ pub(crate) fn own_uid() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Dies by this signal, whatever was ignored or blocked before.
-pub(crate) fn die(signal: Signal) -> io::Error {
+/// Dies by this signal, even if it was ignored or blocked before.
+pub(crate) fn die(signal: SignalNumber) -> io::Error {
     if ![libc::SIGKILL, libc::SIGSTOP].contains(&signal.0)
         && let Err(refused) = disposition(signal, libc::SIG_DFL)
     {
@@ -101,7 +101,7 @@ pub(crate) fn close_all_but(kept: Option<RawFd>) {
     }
 }
 
-fn disposition(signal: Signal, handler: libc::sighandler_t) -> io::Result<()> {
+fn disposition(signal: SignalNumber, handler: libc::sighandler_t) -> io::Result<()> {
     // SAFETY: all-zero is a valid sigaction (no flags, empty mask), and the handler is
     // SIG_IGN, SIG_DFL or a function of the right signature.
     let result = unsafe {
@@ -120,7 +120,7 @@ static WITNESS: AtomicI32 = AtomicI32::new(-1);
 extern "C" fn write_number(signal: libc::c_int) {
     let mut line = *b"    0\n";
     line[..5].copy_from_slice(&decimal(u16::try_from(signal).unwrap_or(u16::MAX)));
-    // SAFETY: the whole buffer is initialised. A failed write has nobody to tell.
+    // SAFETY: the whole buffer is initialised. A failed write cannot be reported anywhere.
     unsafe { libc::write(WITNESS.load(Ordering::Relaxed), line.as_ptr().cast(), line.len()) };
 }
 
@@ -143,7 +143,7 @@ extern "C" fn print_size(_: libc::c_int) {
     put(b"x");
     put(decimal(size.ws_row).trim_ascii_start());
     put(b"\n");
-    // SAFETY: `used` bytes of the buffer are initialised. A failed write has nobody to tell.
+    // SAFETY: `used` bytes of the buffer are initialised. A failed write cannot be reported anywhere.
     unsafe { libc::write(1, buffer.as_ptr().cast(), used) };
 }
 

@@ -1,7 +1,7 @@
 //! A terminal interface that tells through hooks, as Claude Code does.
 //!
-//! What is typed or pasted goes into a box; Enter sends it. `UserPromptSubmit` is told before anything else happens, also
-//! for what is typed while something runs. Words in a prompt say what comes of it:
+//! Typed or pasted text goes into a box; Enter sends it. `UserPromptSubmit` is told before anything else happens, also
+//! for text that is typed while something runs. Words in a prompt say how the agent answers it:
 //!
 //! ```text
 //! (none)        answers ECHO: <the prompt>, then Stop
@@ -19,13 +19,14 @@
 //! UNWRITTEN     tells the end, and never writes it down
 //! SURPRISE      begins something of its own when this was pasted, before it is sent
 //! /menu         a menu, of which Enter picks something and Escape nothing
-//! /clear late   the same, and then a hook of the one before comes
+//! /clear late   another conversation, and then a hook of the one before comes
 //! /clear        another conversation      /resume ID  that one      /exit  ends
 //! ```
 //!
-//! With `--late NAME` it tells that it is there, and reads its terminal when the file NAME is there; what was typed until
-//! then is lost, as it is with Claude Code. Hooks are what `--plugin-dir DIR` or `--hook COMMAND` says; `fake-agent tell` is one that needs no berth. What it does
-//! is in `$CLAUDE_CONFIG_DIR/sessions/PID.json`, too; with `--record` what is said is in `$CLAUDE_CONFIG_DIR/projects`.
+//! With `--late NAME` it tells that it is there, and reads its terminal when the file NAME is there; keys that were
+//! typed until then are lost, as with Claude Code. Hooks come from `--plugin-dir DIR` or `--hook COMMAND`; `fake-agent
+//! tell` is a hook that needs no berth. The agent's state is in `$CLAUDE_CONFIG_DIR/sessions/PID.json`; with `--record`
+//! its conversation is in `$CLAUDE_CONFIG_DIR/projects`.
 //! Start with [`run`].
 
 use std::collections::VecDeque;
@@ -44,20 +45,20 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 const ESCAPE: u8 = 0x1b;
 /// How many lines of 64 bytes a flood has.
 const FLOOD_LINES: usize = 40_000;
-/// What it is given by itself.
+/// The prompt that the agent gives itself.
 const OWN_PROMPT: &str = "<task-notification>";
 
 /// A terminal interface.
-struct Tui {
+struct FakeTui {
     session: String,
     hook: Option<String>,
     plugin: Option<PathBuf>,
-    /// What is in the box, and whether a paste is being taken in.
+    /// The text in the box, and whether a paste is being taken in.
     text: Vec<u8>,
     pasting: bool,
     /// Keys that were read and not looked at.
     keys: VecDeque<u8>,
-    /// What was sent and waits.
+    /// Prompts that were sent and wait.
     sent: VecDeque<String>,
     clears: u32,
     records: bool,
@@ -67,13 +68,13 @@ struct Tui {
 }
 
 /// Something that was done at the terminal.
-enum Done {
+enum TuiAction {
     Sent(String),
     Escape,
     Key(u8),
 }
 
-/// Runs it with these words behind `tui`.
+/// Runs the interface with these words behind `tui`.
 pub(crate) fn run(words: &[String]) -> io::Result<ExitCode> {
     let value = |name: &str| {
         let at = words.iter().position(|word| word == name)?;
@@ -81,7 +82,7 @@ pub(crate) fn run(words: &[String]) -> io::Result<ExitCode> {
     };
     let session =
         value("--session-id").or_else(|| value("--resume")).unwrap_or_else(|| "fake-session".to_owned());
-    let mut tui = Tui {
+    let mut tui = FakeTui {
         session,
         hook: value("--hook"),
         plugin: value("--plugin-dir").map(PathBuf::from),
@@ -114,8 +115,8 @@ pub(crate) fn run(words: &[String]) -> io::Result<ExitCode> {
         let text = match tui.sent.pop_front() {
             Some(text) => text,
             None => match tui.next(None)? {
-                Some(Done::Sent(text)) => text,
-                Some(Done::Escape | Done::Key(_)) => continue,
+                Some(TuiAction::Sent(text)) => text,
+                Some(TuiAction::Escape | TuiAction::Key(_)) => continue,
                 None => return Ok(ExitCode::SUCCESS),
             },
         };
@@ -128,7 +129,7 @@ pub(crate) fn run(words: &[String]) -> io::Result<ExitCode> {
     }
 }
 
-impl Tui {
+impl FakeTui {
     fn prompt(&mut self, text: &str) -> io::Result<()> {
         if text == "/clear" || text == "/clear late" {
             self.tell("SessionEnd", json!({"reason": "clear"}))?;
@@ -168,7 +169,7 @@ impl Tui {
             show("\r\nheld")?;
             if !self.wait_for(|_| Path::new(&name).exists())? {
                 show("\r\ninterrupted")?;
-                // Nothing was answered: what was asked is in the box again.
+                // There was no answer: the prompt is in the box again.
                 self.text = text.as_bytes().to_vec();
                 return self.status("idle");
             }
@@ -242,7 +243,7 @@ impl Tui {
         file.write_all(format!("{record}\n").as_bytes())
     }
 
-    /// Shows which keys it gets until there is an Enter or a lone Escape, and never what was pasted.
+    /// Shows which keys it gets until there is an Enter or a lone Escape, and never pasted text.
     fn menu(&mut self) -> io::Result<()> {
         loop {
             let mut keys = [0; 4096];
@@ -259,18 +260,18 @@ impl Tui {
     fn wait_for(&mut self, mut is_so: impl FnMut(Option<u8>) -> bool) -> io::Result<bool> {
         loop {
             match self.next(Some(LOOK))? {
-                Some(Done::Escape) => return Ok(false),
-                Some(Done::Sent(text)) => self.sent.push_back(text),
-                Some(Done::Key(key)) if is_so(Some(key)) => return Ok(true),
-                Some(Done::Key(_)) => {}
+                Some(TuiAction::Escape) => return Ok(false),
+                Some(TuiAction::Sent(text)) => self.sent.push_back(text),
+                Some(TuiAction::Key(key)) if is_so(Some(key)) => return Ok(true),
+                Some(TuiAction::Key(_)) => {}
                 None if is_so(None) => return Ok(true),
                 None => {}
             }
         }
     }
 
-    /// What is done next at the terminal. `None`: nothing within this time, or the input ended.
-    fn next(&mut self, within: Option<Timespec>) -> io::Result<Option<Done>> {
+    /// The next action at the terminal. `None`: nothing within this time, or the input ended.
+    fn next(&mut self, within: Option<Timespec>) -> io::Result<Option<TuiAction>> {
         loop {
             while let Some(key) = self.keys.pop_front() {
                 let rest: Vec<u8> = self.keys.iter().copied().take(5).collect();
@@ -287,13 +288,13 @@ impl Tui {
                             self.status("busy")?;
                         }
                     }
-                    ESCAPE => return Ok(Some(Done::Escape)),
+                    ESCAPE => return Ok(Some(TuiAction::Escape)),
                     b'\r' if !self.pasting => {
                         let text = String::from_utf8_lossy(&std::mem::take(&mut self.text)).trim().to_owned();
                         if text.is_empty() {
                             continue;
                         }
-                        // Told when it is sent, whatever runs.
+                        // Told when the prompt is sent, even while a turn runs.
                         if !text.starts_with('/') && !text.contains("MUTE") {
                             let about = json!({"prompt": text});
                             let (hook, plugin) = (self.hook.as_deref(), self.plugin.as_deref());
@@ -304,7 +305,7 @@ impl Tui {
                                 continue;
                             }
                         }
-                        return Ok(Some(Done::Sent(text)));
+                        return Ok(Some(TuiAction::Sent(text)));
                     }
                     0x7f => drop(self.text.pop()),
                     0x03 | 0x15 => self.text.clear(),
@@ -314,7 +315,7 @@ impl Tui {
                         io::stdout().write_all(&shown)?;
                         io::stdout().flush()?;
                         if within.is_some() && !self.pasting {
-                            return Ok(Some(Done::Key(key)));
+                            return Ok(Some(TuiAction::Key(key)));
                         }
                     }
                 }
@@ -337,7 +338,7 @@ impl Tui {
         tell(event, &self.session, about, self.hook.as_deref(), self.plugin.as_deref()).map(drop)
     }
 
-    /// What it writes down of itself.
+    /// Writes the agent's entry in its own list of sessions.
     fn status(&self, status: &str) -> io::Result<()> {
         let Some(dir) = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from) else { return Ok(()) };
         let dir = dir.join("sessions");
@@ -365,7 +366,7 @@ pub(crate) fn nested(words: &[String]) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Calls the hooks for an event and waits for them, as agents do. Whether one of them forbids it.
+/// Calls the hooks for an event and waits for them, as agents do. Returns whether one of them forbids it.
 fn tell(
     event: &str,
     session: &str,
@@ -396,7 +397,7 @@ fn tell(
     Ok(blocks)
 }
 
-/// A hook of its own: tells the keeper of the session it is in what the event on standard input says.
+/// A hook that needs no berth: tells the session's keeper the event on standard input.
 pub(crate) fn hook() -> io::Result<ExitCode> {
     let mut said = Vec::new();
     io::stdin().read_to_end(&mut said)?;

@@ -1,65 +1,65 @@
-//! What an agent asked, read from either API into one shape.
+//! Requests of an agent, read from either API into one shape.
 //!
-//! Promise: texts are in the order they were sent, without what agents wrap around them: a text that is one
-//! element (`<system-reminder>…</system-reminder>`, `<environment_context>…`) is context, not something said.
-//! Not here: what is answered (see `script`). Start with [`Asked`].
+//! Promise: texts are in the order they were sent, without the wrapping that agents add: a text that is one element
+//! (`<system-reminder>…</system-reminder>`, `<environment_context>…`) is context, not something said.
+//! Not here: the answers (see `script`). Start with [`ModelRequest`].
 
 use serde_json::Value;
 
-/// Which API a request came in through.
+/// The API through which a request came in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Api {
+pub enum ModelApi {
     /// `POST /v1/messages`, as Claude Code asks.
     Messages,
     /// `POST /v1/responses`, as Codex asks.
     Responses,
-    /// Anything else: counting tokens, listing models, looking whether someone is there.
+    /// Anything else: counting tokens, listing models, checking whether the server is there.
     Other,
 }
 
-/// Who said a text.
+/// The speaker of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
-    /// The person, or whoever stands in for one.
+pub enum MessageRole {
+    /// The user, or a program in the place of one.
     User,
-    /// The model.
+    /// The model, in an earlier answer.
     Assistant,
 }
 
 /// One text of a conversation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Text {
-    /// Who said it.
-    pub role: Role,
-    /// What was said.
+pub struct MessageText {
+    /// The speaker: the user or the model.
+    pub role: MessageRole,
+    /// The text, without context that the agent wrapped around it.
     pub text: String,
 }
 
-/// What a tool gave back.
+/// The result of a tool call, as the agent passes it to the model.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ToolResult {
+pub struct ModelToolResult {
     /// The call it answers.
     pub call: String,
-    /// What the tool said.
+    /// The output of the tool.
     pub text: String,
 }
 
 /// How far the answer got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
-    /// It is being given, or held.
+pub enum AnswerState {
+    /// The answer is being given, or held.
     Open,
-    /// Given to its end (an HTTP error is an end too).
+    /// Given to its end (an HTTP error counts as an end).
     Whole,
     /// The agent hung up first, or the answer was to be cut.
     Cut,
 }
 
-/// One request.
+/// One request of an agent, with the state of its answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Asked {
-    /// Which API.
-    pub api: Api,
+pub struct ModelRequest {
+    /// The API it came in through.
+    pub api: ModelApi,
     /// Method and path, without the query.
     pub line: String,
     /// The model that was asked for.
@@ -68,41 +68,45 @@ pub struct Asked {
     pub conversation: Option<String>,
     /// Not of a conversation: titles, quota checks, reviews, counting. Tests leave these out.
     pub housekeeping: bool,
-    /// Whether a stream was wanted.
+    /// True if the agent asked for a stream of events; false for one JSON object.
     pub stream: bool,
     /// The names of the tools on offer.
     pub tools: Vec<String>,
-    /// What has been said so far, in order; the last user text is the prompt.
-    pub texts: Vec<Text>,
+    /// All texts of the conversation so far, in order; the last user text is the prompt.
+    pub texts: Vec<MessageText>,
     /// The ids of all tool calls so far, in order.
     pub calls: Vec<String>,
     /// All tool results so far, in order.
-    pub results: Vec<ToolResult>,
+    pub results: Vec<ModelToolResult>,
     /// How many of them came after the prompt.
     pub round: usize,
-    /// What Claude Code passed on while it worked on the prompt: not prompts of their own.
+    /// Texts that Claude Code passed on while it worked on the prompt: not prompts of their own.
     pub steers: Vec<String>,
     /// How far the answer got.
-    pub answer: Answer,
+    pub answer: AnswerState,
     /// All of it, as it was sent.
     pub body: Value,
 }
 
-impl Asked {
+impl ModelRequest {
     /// The last thing a user said.
     pub fn prompt(&self) -> &str {
-        self.texts.iter().rev().find(|text| text.role == Role::User).map_or("", |text| &text.text)
+        self.texts.iter().rev().find(|text| text.role == MessageRole::User).map_or("", |text| &text.text)
     }
 
-    /// What users said, in order.
+    /// All texts of users, in order.
     pub fn user_texts(&self) -> Vec<&str> {
-        self.texts.iter().filter(|text| text.role == Role::User).map(|text| text.text.as_str()).collect()
+        self.texts
+            .iter()
+            .filter(|text| text.role == MessageRole::User)
+            .map(|text| text.text.as_str())
+            .collect()
     }
 
     /// Reads a request by its path and body.
     pub(crate) fn read(method: &str, path: &str, body: &Value) -> Self {
         let mut asked = Self {
-            api: Api::Other,
+            api: ModelApi::Other,
             line: format!("{method} {path}"),
             model: body["model"].as_str().unwrap_or_default().to_owned(),
             conversation: None,
@@ -114,7 +118,7 @@ impl Asked {
             results: Vec::new(),
             round: 0,
             steers: Vec::new(),
-            answer: Answer::Open,
+            answer: AnswerState::Open,
             body: body.clone(),
         };
         match (method, path) {
@@ -126,7 +130,7 @@ impl Asked {
     }
 
     fn read_messages(&mut self, body: &Value) {
-        self.api = Api::Messages;
+        self.api = ModelApi::Messages;
         self.tools = names(&body["tools"]);
         // The user id is JSON in a string, with the session in it.
         let user = body["metadata"]["user_id"].as_str().unwrap_or_default();
@@ -135,8 +139,8 @@ impl Asked {
         self.housekeeping = self.tools.is_empty() || body["max_tokens"] == 1;
         for message in list(&body["messages"]) {
             let role = match message["role"].as_str() {
-                Some("user") => Role::User,
-                Some("assistant") => Role::Assistant,
+                Some("user") => MessageRole::User,
+                Some("assistant") => MessageRole::Assistant,
                 Some("system") => {
                     list(&message["content"]).iter().for_each(|block| self.steer(block));
                     continue;
@@ -158,7 +162,7 @@ impl Asked {
     }
 
     fn read_responses(&mut self, body: &Value) {
-        self.api = Api::Responses;
+        self.api = ModelApi::Responses;
         self.tools = names(&body["tools"]);
         // Newer models get their tools as an item, in groups.
         for item in list(&body["input"]).iter().filter(|item| item["type"] == "additional_tools") {
@@ -171,9 +175,9 @@ impl Asked {
         self.housekeeping = self.tools.is_empty() || body["text"]["format"]["type"] == "json_schema";
         for item in list(&body["input"]) {
             match (item["type"].as_str(), item["role"].as_str()) {
-                (Some("message") | None, Some("user")) => self.say_all(Role::User, &item["content"]),
+                (Some("message") | None, Some("user")) => self.say_all(MessageRole::User, &item["content"]),
                 (Some("message") | None, Some("assistant")) => {
-                    self.say_all(Role::Assistant, &item["content"])
+                    self.say_all(MessageRole::Assistant, &item["content"])
                 }
                 (Some("function_call" | "custom_tool_call" | "local_shell_call"), _) => {
                     self.calls.extend(item["call_id"].as_str().map(str::to_owned));
@@ -186,7 +190,7 @@ impl Asked {
         }
     }
 
-    /// Claude Code passes on what was sent to it in the middle of a turn as a text of the system.
+    /// Claude Code passes on messages from the middle of a turn as a text of the system.
     fn steer(&mut self, block: &Value) {
         let told = block["text"].as_str().and_then(|text| text.split_once("while you were working:\n"));
         if let Some((_, text)) = told {
@@ -195,23 +199,23 @@ impl Asked {
         }
     }
 
-    fn say_all(&mut self, role: Role, content: &Value) {
+    fn say_all(&mut self, role: MessageRole, content: &Value) {
         for block in list(content) {
             self.say(role, block["text"].as_str().unwrap_or_default());
         }
     }
 
-    fn say(&mut self, role: Role, text: &str) {
+    fn say(&mut self, role: MessageRole, text: &str) {
         let text = without_reminders(text);
         let text = text.trim();
         if text.is_empty() || is_context(text) {
             return;
         }
-        if role == Role::User {
+        if role == MessageRole::User {
             self.round = 0;
             self.steers.clear();
         }
-        self.texts.push(Text { role, text: text.to_owned() });
+        self.texts.push(MessageText { role, text: text.to_owned() });
     }
 
     fn gave(&mut self, call: &Value, content: &Value) {
@@ -223,7 +227,7 @@ impl Asked {
         // Codex says a few things about the process first.
         let text = text.split_once("\nOutput:\n").map_or(text.as_str(), |(_, output)| output);
         let call = call.as_str().unwrap_or_default().to_owned();
-        self.results.push(ToolResult { call, text: text.trim_end().to_owned() });
+        self.results.push(ModelToolResult { call, text: text.trim_end().to_owned() });
         self.round += 1;
     }
 }
@@ -264,8 +268,8 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_wrapped_around_a_prompt_is_not_said() {
-        let asked = Asked::read(
+    fn text_wrapped_around_a_prompt_is_left_out() {
+        let asked = ModelRequest::read(
             "POST",
             "/v1/messages",
             &json!({"model": "m", "tools": [{"name": "Bash"}], "metadata": {"user_id": "{\"session_id\":\"s1\"}"}, "messages": [
@@ -279,14 +283,14 @@ mod tests {
         assert_eq!(asked.user_texts(), ["first"]);
         assert_eq!(asked.prompt(), "first");
         assert_eq!((asked.round, asked.housekeeping), (1, false));
-        assert_eq!(asked.results, [ToolResult { call: "t1".into(), text: "hi".into() }]);
+        assert_eq!(asked.results, [ModelToolResult { call: "t1".into(), text: "hi".into() }]);
         assert_eq!(asked.conversation.as_deref(), Some("s1"));
     }
 
     #[test]
     fn the_other_api_gives_the_same_shape() {
         let message = |role: &str, text: &str| json!({"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]});
-        let asked = Asked::read(
+        let asked = ModelRequest::read(
             "POST",
             "/v1/responses",
             &json!({"model": "m", "tools": [{"type": "function", "name": "exec_command"}], "prompt_cache_key": "t", "input": [
@@ -297,14 +301,14 @@ mod tests {
                 {"type": "function_call_output", "call_id": "c1", "output": "Wall time: 1\nOutput:\nhi\n"}]}),
         );
         assert_eq!(asked.user_texts(), ["first"]);
-        assert_eq!(asked.results, [ToolResult { call: "c1".into(), text: "hi".into() }]);
+        assert_eq!(asked.results, [ModelToolResult { call: "c1".into(), text: "hi".into() }]);
         assert_eq!((asked.round, asked.housekeeping), (1, false));
     }
 
     #[test]
     fn a_request_without_tools_is_housekeeping() {
         let body = json!({"messages": [{"role": "user", "content": "quota"}], "max_tokens": 1});
-        assert!(Asked::read("POST", "/v1/messages", &body).housekeeping);
-        assert!(Asked::read("HEAD", "/", &Value::Null).housekeeping);
+        assert!(ModelRequest::read("POST", "/v1/messages", &body).housekeeping);
+        assert!(ModelRequest::read("HEAD", "/", &Value::Null).housekeeping);
     }
 }

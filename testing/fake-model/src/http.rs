@@ -1,7 +1,7 @@
 //! As much of HTTP/1.1 as agents need: one request per connection, answers whole or in chunks.
 //!
-//! Promise: heads and bodies have limits; a chunked answer that was cut is seen as cut by whoever reads it.
-//! Not here: what is asked and answered. Start with [`read`] and [`Reply`].
+//! Promise: heads and bodies have limits; the reader of a chunked answer that was cut sees that it was cut.
+//! Not here: the questions and the answers. Start with [`read`] and [`HttpResponseWriter`].
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,17 +12,16 @@ const HEAD_LIMIT_BYTES: u64 = 256 * 1024;
 const BODY_LIMIT_BYTES: usize = 256 * 1024 * 1024;
 
 /// A request, read to its end.
-pub(crate) struct Request {
+pub(crate) struct HttpRequest {
     /// `GET`, `POST`…
     pub(crate) method: String,
     /// Without the query.
     pub(crate) path: String,
-    /// The body.
     pub(crate) body: Vec<u8>,
 }
 
 /// Reads one request; `None` if the other side has nothing to say.
-pub(crate) fn read(stream: &TcpStream) -> io::Result<Option<Request>> {
+pub(crate) fn read(stream: &TcpStream) -> io::Result<Option<HttpRequest>> {
     let mut reader = BufReader::new(stream);
     let mut head = Vec::new();
     loop {
@@ -60,7 +59,7 @@ pub(crate) fn read(stream: &TcpStream) -> io::Result<Option<Request>> {
         let size = header("content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
         sized(&mut reader, size)?
     };
-    Ok(Some(Request { method, path, body }))
+    Ok(Some(HttpRequest { method, path, body }))
 }
 
 fn sized(reader: &mut impl Read, size: usize) -> io::Result<Vec<u8>> {
@@ -93,11 +92,11 @@ fn chunks(reader: &mut impl BufRead) -> io::Result<Vec<u8>> {
 }
 
 /// Where an answer goes.
-pub(crate) struct Reply<'a> {
+pub(crate) struct HttpResponseWriter<'a> {
     stream: &'a TcpStream,
 }
 
-impl<'a> Reply<'a> {
+impl<'a> HttpResponseWriter<'a> {
     pub(crate) fn new(stream: &'a TcpStream) -> Self {
         Self { stream }
     }

@@ -1,14 +1,14 @@
-//! A model server on loopback: it speaks the streams that Claude Code and Codex expect, and answers what the
-//! prompt tells it to.
+//! A model server on loopback: it speaks the streams that Claude Code and Codex expect, and answers as
+//! the prompt tells it to.
 //!
-//! Promise: it listens on 127.0.0.1 only; every request is recorded before it is answered, with all that was said
-//! in it; nothing of it is left when it is dropped. A test never waits for time: an answer is held until
-//! it is released, and [`Model::arrived`] returns once it is held.
+//! Promise: it listens on 127.0.0.1 only; every request is recorded before it is answered, with all its texts; nothing
+//! of it is left when it is dropped. A test never waits for time: an answer is held until it is released, and
+//! [`FakeModel::arrived`] returns once it is held.
 //! Not here: judging what agents do with the answers (see the tests beside this crate).
-//! Start with [`Model::start`] and the language of prompts, [`script`].
+//! Start with [`FakeModel::start`] and the language of prompts, [`script`].
 //!
-//! Besides the two APIs: `POST /release/<name>` releases, `GET /requests` lists what was asked,
-//! `GET /bodies` all of it as it was sent.
+//! Besides the two APIs: `POST /release/<name>` releases, `GET /requests` lists the requests, `GET /bodies` their
+//! bodies as they were sent.
 
 #![forbid(unsafe_code)]
 
@@ -24,22 +24,22 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub use asked::{Answer, Api, Asked, Role, Text, ToolResult};
+pub use asked::{AnswerState, MessageRole, MessageText, ModelApi, ModelRequest, ModelToolResult};
 
-use serve::Shared;
+use serve::SharedModelState;
 
 /// How long a test waits for an agent to ask something. Never reached by a good run.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that runs until it is dropped.
 #[derive(Debug)]
-pub struct Model {
+pub struct FakeModel {
     at: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<SharedModelState>,
     listener: Option<JoinHandle<()>>,
 }
 
-impl Model {
+impl FakeModel {
     /// Starts a server on a free port.
     pub fn start() -> io::Result<Self> {
         Self::start_at(0)
@@ -49,7 +49,7 @@ impl Model {
     pub fn start_at(port: u16) -> io::Result<Self> {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let at = socket.local_addr()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedModelState::default());
         let inside = Arc::clone(&shared);
         let listener = std::thread::Builder::new().name("fake-model".into()).spawn(move || {
             for stream in socket.incoming() {
@@ -72,18 +72,18 @@ impl Model {
         self.at.port()
     }
 
-    /// What agents call the base URL: for `ANTHROPIC_BASE_URL` as it is, for Codex with `/v1` behind it.
+    /// The base URL for agents: for `ANTHROPIC_BASE_URL` as it is, for Codex with `/v1` behind it.
     pub fn url(&self) -> String {
         format!("http://{}", self.at)
     }
 
     /// Everything that was asked so far, in the order it came, housekeeping included.
-    pub fn requests(&self) -> Vec<Asked> {
+    pub fn requests(&self) -> Vec<ModelRequest> {
         self.shared.asked().clone()
     }
 
-    /// What was asked in conversations: no titles, no quota checks.
-    pub fn turns(&self) -> Vec<Asked> {
+    /// The requests of conversations: no titles, no quota checks.
+    pub fn turns(&self) -> Vec<ModelRequest> {
         self.requests().into_iter().filter(|asked| !asked.housekeeping).collect()
     }
 
@@ -94,8 +94,8 @@ impl Model {
         first.map(|asked| asked.prompt().to_owned()).collect()
     }
 
-    /// Waits until the requests are so.
-    pub fn wait(&self, what: &str, happened: impl Fn(&[Asked]) -> bool) {
+    /// Waits until the recorded requests fulfil a condition; `what` names it in the failure.
+    pub fn wait(&self, what: &str, happened: impl Fn(&[ModelRequest]) -> bool) {
         assert!(
             self.shared.wait(PATIENCE, happened),
             "waited in vain for {what}; asked: {:#?}",
@@ -120,10 +120,10 @@ impl Model {
     }
 }
 
-impl Drop for Model {
+impl Drop for FakeModel {
     fn drop(&mut self) {
         self.shared.end();
-        // The listener sees that it is over when somebody comes.
+        // The listener sees that it is over when the next connection comes.
         if let Ok(stream) = TcpStream::connect(self.at) {
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -133,9 +133,9 @@ impl Drop for Model {
     }
 }
 
-/// Checks that requests of one conversation follow one another without a fork: each says what the one before it said, then
-/// more. Retries of one request are fine.
-pub fn one_line(requests: &[Asked]) -> Result<(), String> {
+/// Checks that requests of one conversation follow one another without a fork: each has the texts of the one before it,
+/// then more. Retries of one request are fine.
+pub fn one_line(requests: &[ModelRequest]) -> Result<(), String> {
     for (number, pair) in requests.windows(2).enumerate() {
         let (before, after) = (pair[0].user_texts(), pair[1].user_texts());
         if !after.starts_with(&before) {
@@ -147,3 +147,6 @@ pub fn one_line(requests: &[Asked]) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

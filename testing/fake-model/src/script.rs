@@ -1,4 +1,4 @@
-//! The language of prompts: what an answer shall be is said in the prompt itself.
+//! The language of prompts: the prompt itself says what its answer shall be.
 //!
 //! Words in capitals, anywhere in the text of the last user message:
 //!
@@ -23,63 +23,58 @@
 //! HOLD after                    round 1: holds, then answers TOOLDONE hi
 //! ```
 //!
-//! What Claude Code passes on in the middle of a turn is no prompt of its own: the answer then begins with a line
-//! `STEERED: <what was passed on>`. What Codex is steered with is a prompt like any other.
+//! Text that Claude Code passes on in the middle of a turn is not a prompt of its own: the answer then begins with a
+//! line `STEERED: <the text>`. Text that steers Codex is a prompt like any other.
 //!
 //! Promise: the same prompt and round give the same plan; a word without its number or name is just a word.
 //! Not here: how a plan becomes bytes (see `speak`). Start with `plan`.
 
 use serde_json::{Value, json};
 
-/// One thing after the other.
+/// One step of an answer.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Step {
+pub(crate) enum AnswerStep {
     /// A piece of the answer's text.
     Text(String),
-    /// A thought.
+    /// A thought of the model, before its text.
     Think(String),
     /// A while, about 100 ms.
     Pause,
     /// Until the test lets it go on.
     Hold(String),
-    /// The shell tool, whatever it is called in this API.
+    /// The shell tool, under its name in this API.
     Shell(String),
     /// Any tool, by name.
-    Call {
-        /// Which.
-        tool: String,
-        /// With what.
-        input: Value,
-    },
+    Call { tool: String, input: Value },
     /// The end of the connection.
     Cut,
 }
 
-/// What to answer to one request.
+/// The plan of the answer to one request.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Plan {
+pub(crate) enum AnswerPlan {
     /// With an HTTP error.
     Refuse {
-        /// Which.
         status: u16,
         /// How many times; `None` for always.
         times: Option<usize>,
     },
-    /// With these.
-    Answer(Vec<Step>),
+    /// A normal answer, with these steps in order.
+    Answer(Vec<AnswerStep>),
 }
 
 /// The size of the pieces of a long answer.
 const PIECE_BYTES: usize = 4096;
 
-/// What to answer to `prompt` after `results` tool results, of which `last` is the text of the last.
-pub(crate) fn plan(prompt: &str, results: usize, last: Option<&str>) -> Plan {
+/// Plans the answer to `prompt` after `results` tool results, of which `last` is the text of the last.
+pub(crate) fn plan(prompt: &str, results: usize, last: Option<&str>) -> AnswerPlan {
     let rounds = rounds(prompt);
-    // The last round has no tool in it, so that whoever brings more results than it was asked for gets an answer.
+    // The last round has no tool in it, so that an agent that brings more results than the plan asked
+    // for gets an answer.
     let round = rounds.get(results).or(rounds.last()).map_or(&[][..], Vec::as_slice);
     for word in round {
-        if let Word::Error { status, times } = word {
-            return Plan::Refuse { status: *status, times: *times };
+        if let ScriptWord::Error { status, times } = word {
+            return AnswerPlan::Refuse { status: *status, times: *times };
         }
     }
     let mut steps = Vec::new();
@@ -87,27 +82,29 @@ pub(crate) fn plan(prompt: &str, results: usize, last: Option<&str>) -> Plan {
     let mut bytes = 0;
     for word in round {
         match word {
-            Word::Slow(pieces) => {
+            ScriptWord::Slow(pieces) => {
                 for piece in 1..=*pieces {
-                    steps.extend([Step::Text(format!("tick {piece} ")), Step::Pause]);
+                    steps.extend([AnswerStep::Text(format!("tick {piece} ")), AnswerStep::Pause]);
                 }
             }
-            Word::Hold(name) => steps.extend([Step::Text("held ".into()), Step::Hold(name.clone())]),
-            Word::Think => steps.push(Step::Think("thinking about it".into())),
-            Word::Long(size) => bytes = *size,
-            Word::Cut => {
-                steps.extend([Step::Text("half of it, and ".into()), Step::Cut]);
+            ScriptWord::Hold(name) => {
+                steps.extend([AnswerStep::Text("held ".into()), AnswerStep::Hold(name.clone())])
+            }
+            ScriptWord::Think => steps.push(AnswerStep::Think("thinking about it".into())),
+            ScriptWord::Long(size) => bytes = *size,
+            ScriptWord::Cut => {
+                steps.extend([AnswerStep::Text("half of it, and ".into()), AnswerStep::Cut]);
                 over = true;
             }
-            Word::Shell(command) => {
-                steps.push(Step::Shell(command.clone()));
+            ScriptWord::Shell(command) => {
+                steps.push(AnswerStep::Shell(command.clone()));
                 over = true;
             }
-            Word::Call { tool, input } => {
-                steps.push(Step::Call { tool: tool.clone(), input: input.clone() });
+            ScriptWord::Call { tool, input } => {
+                steps.push(AnswerStep::Call { tool: tool.clone(), input: input.clone() });
                 over = true;
             }
-            Word::Error { .. } => {}
+            ScriptWord::Error { .. } => {}
         }
     }
     if !over {
@@ -117,25 +114,25 @@ pub(crate) fn plan(prompt: &str, results: usize, last: Option<&str>) -> Plan {
         };
         steps.extend(padded(answer, bytes));
     }
-    Plan::Answer(steps)
+    AnswerPlan::Answer(steps)
 }
 
 /// An answer of at least this size, in pieces.
-fn padded(answer: String, bytes: usize) -> Vec<Step> {
+fn padded(answer: String, bytes: usize) -> Vec<AnswerStep> {
     let mut missing = bytes.saturating_sub(answer.len());
-    let mut steps = vec![Step::Text(answer)];
+    let mut steps = vec![AnswerStep::Text(answer)];
     while missing > 0 {
         let size = missing.min(PIECE_BYTES);
         let line = "0123456789abcdef".repeat(size.div_ceil(16));
-        steps.push(Step::Text(line[..size].to_owned()));
+        steps.push(AnswerStep::Text(line[..size].to_owned()));
         missing -= size;
     }
     steps
 }
 
-/// A word that means something.
+/// A word with a meaning in this language.
 #[derive(Clone, PartialEq, Debug)]
-enum Word {
+enum ScriptWord {
     Slow(usize),
     Hold(String),
     Think,
@@ -147,7 +144,7 @@ enum Word {
 }
 
 /// The words of a prompt, round by round. There is one more round than there are tools.
-fn rounds(prompt: &str) -> Vec<Vec<Word>> {
+fn rounds(prompt: &str) -> Vec<Vec<ScriptWord>> {
     let mut rounds = vec![Vec::new()];
     for line in prompt.lines() {
         let mut rest = line.trim_start();
@@ -156,28 +153,28 @@ fn rounds(prompt: &str) -> Vec<Vec<Word>> {
             rest = after;
             let (next, beyond) = split(after);
             let found = match word {
-                "SLOW" => next.parse().ok().map(|pieces| (Word::Slow(pieces), beyond)),
-                "HOLD" => (!next.is_empty()).then(|| (Word::Hold(next.to_owned()), beyond)),
-                "THINK" => Some((Word::Think, after)),
-                "LONG" => next.parse().ok().map(|bytes| (Word::Long(bytes), beyond)),
-                "CUT" => Some((Word::Cut, after)),
+                "SLOW" => next.parse().ok().map(|pieces| (ScriptWord::Slow(pieces), beyond)),
+                "HOLD" => (!next.is_empty()).then(|| (ScriptWord::Hold(next.to_owned()), beyond)),
+                "THINK" => Some((ScriptWord::Think, after)),
+                "LONG" => next.parse().ok().map(|bytes| (ScriptWord::Long(bytes), beyond)),
+                "CUT" => Some((ScriptWord::Cut, after)),
                 "ERROR" => next.parse().ok().map(|status| {
                     let (count, further) = split(beyond);
                     match count.parse() {
-                        Ok(times) => (Word::Error { status, times: Some(times) }, further),
-                        Err(_) => (Word::Error { status, times: None }, beyond),
+                        Ok(times) => (ScriptWord::Error { status, times: Some(times) }, further),
+                        Err(_) => (ScriptWord::Error { status, times: None }, beyond),
                     }
                 }),
-                "TOOL" => (!after.is_empty()).then(|| (Word::Shell(after.trim_end().to_owned()), "")),
+                "TOOL" => (!after.is_empty()).then(|| (ScriptWord::Shell(after.trim_end().to_owned()), "")),
                 "CALL" => (!next.is_empty()).then(|| {
                     let input = serde_json::from_str(beyond).unwrap_or_else(|_| json!({}));
-                    (Word::Call { tool: next.to_owned(), input }, "")
+                    (ScriptWord::Call { tool: next.to_owned(), input }, "")
                 }),
                 _ => None,
             };
             if let Some((word, beyond)) = found {
                 rest = beyond;
-                let last = matches!(word, Word::Shell(_) | Word::Call { .. });
+                let last = matches!(word, ScriptWord::Shell(_) | ScriptWord::Call { .. });
                 rounds.last_mut().expect("there is always one").push(word);
                 if last {
                     rounds.push(Vec::new());
@@ -198,15 +195,15 @@ fn split(text: &str) -> (&str, &str) {
 mod tests {
     use super::*;
 
-    fn steps(prompt: &str, results: usize, last: Option<&str>) -> Vec<Step> {
+    fn steps(prompt: &str, results: usize, last: Option<&str>) -> Vec<AnswerStep> {
         match plan(prompt, results, last) {
-            Plan::Answer(steps) => steps,
-            Plan::Refuse { status, .. } => panic!("refused with {status}"),
+            AnswerPlan::Answer(steps) => steps,
+            AnswerPlan::Refuse { status, .. } => panic!("refused with {status}"),
         }
     }
 
-    fn text(text: &str) -> Step {
-        Step::Text(text.into())
+    fn text(text: &str) -> AnswerStep {
+        AnswerStep::Text(text.into())
     }
 
     #[test]
@@ -220,19 +217,19 @@ mod tests {
         let prompt = "HOLD before TOOL echo hi\nHOLD after";
         assert_eq!(
             steps(prompt, 0, None),
-            [text("held "), Step::Hold("before".into()), Step::Shell("echo hi".into())]
+            [text("held "), AnswerStep::Hold("before".into()), AnswerStep::Shell("echo hi".into())]
         );
         assert_eq!(
             steps(prompt, 1, Some("hi\nmore")),
-            [text("held "), Step::Hold("after".into()), text("TOOLDONE hi")]
+            [text("held "), AnswerStep::Hold("after".into()), text("TOOLDONE hi")]
         );
     }
 
     #[test]
     fn each_tool_is_asked_for_once() {
         let prompt = "TOOL one\nTOOL two";
-        assert_eq!(steps(prompt, 0, None), [Step::Shell("one".into())]);
-        assert_eq!(steps(prompt, 1, Some("1")), [Step::Shell("two".into())]);
+        assert_eq!(steps(prompt, 0, None), [AnswerStep::Shell("one".into())]);
+        assert_eq!(steps(prompt, 1, Some("1")), [AnswerStep::Shell("two".into())]);
         assert_eq!(steps(prompt, 2, Some("2")), [text("TOOLDONE 2")]);
         assert_eq!(steps(prompt, 3, Some("3")), [text("TOOLDONE 3")]);
     }
@@ -240,21 +237,21 @@ mod tests {
     #[test]
     fn any_tool_can_be_called() {
         let input = json!({"file_path": "/x", "n": 1});
-        let call = Step::Call { tool: "Write".into(), input };
+        let call = AnswerStep::Call { tool: "Write".into(), input };
         assert_eq!(steps(r#"please CALL Write {"file_path": "/x", "n": 1}"#, 0, None), [call]);
     }
 
     #[test]
     fn an_error_comes_before_everything_and_may_be_counted() {
-        assert_eq!(plan("HOLD x ERROR 529", 0, None), Plan::Refuse { status: 529, times: None });
-        assert_eq!(plan("ERROR 500 2 TOOL x", 0, None), Plan::Refuse { status: 500, times: Some(2) });
+        assert_eq!(plan("HOLD x ERROR 529", 0, None), AnswerPlan::Refuse { status: 529, times: None });
+        assert_eq!(plan("ERROR 500 2 TOOL x", 0, None), AnswerPlan::Refuse { status: 500, times: Some(2) });
     }
 
     #[test]
     fn a_long_answer_has_its_size_and_begins_with_the_echo() {
         let pieces = steps("LONG 10000", 0, None);
         let all: String =
-            pieces.iter().map(|step| if let Step::Text(text) = step { text } else { "" }).collect();
+            pieces.iter().map(|step| if let AnswerStep::Text(text) = step { text } else { "" }).collect();
         assert_eq!(all.len(), 10000);
         assert!(all.starts_with("ECHO: LONG 10000"));
         assert!(pieces.len() > 2);
@@ -262,6 +259,6 @@ mod tests {
 
     #[test]
     fn a_cut_answer_has_no_end() {
-        assert_eq!(steps("CUT", 0, None).last(), Some(&Step::Cut));
+        assert_eq!(steps("CUT", 0, None).last(), Some(&AnswerStep::Cut));
     }
 }

@@ -1,7 +1,7 @@
 //! Connections: each request is read, recorded, planned and answered.
 //!
 //! Promise: a request is in the record before its answer begins; a held answer ends when its agent hangs up.
-//! Start with [`Shared::connection`].
+//! Start with [`SharedModelState::connection`].
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -11,26 +11,26 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::asked::{Answer, Api, Asked, Role};
-use crate::http::{self, Reply, Request};
-use crate::script::{Plan, Step, plan};
-use crate::speak::{Speech, error};
+use crate::asked::{AnswerState, MessageRole, ModelApi, ModelRequest};
+use crate::http::{self, HttpRequest, HttpResponseWriter};
+use crate::script::{AnswerPlan, AnswerStep, plan};
+use crate::speak::{AnswerWriter, error};
 
 /// Between the pieces of a slow answer.
 const PIECE_EVERY: Duration = Duration::from_millis(100);
 /// How often a held answer looks whether its agent is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What all connections and the test share.
+/// State shared by all connections and the test.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
-    state: Mutex<State>,
+pub(crate) struct SharedModelState {
+    state: Mutex<ModelState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    asked: Vec<Asked>,
+struct ModelState {
+    asked: Vec<ModelRequest>,
     held: HashMap<String, usize>,
     released: HashSet<String>,
     open: HashMap<usize, TcpStream>,
@@ -38,23 +38,23 @@ struct State {
     over: bool,
 }
 
-/// The requests, while nobody else may change them.
-pub(crate) struct AskedSoFar<'a>(MutexGuard<'a, State>);
+/// The requests, locked against changes.
+pub(crate) struct LockedRequests<'a>(MutexGuard<'a, ModelState>);
 
-impl std::ops::Deref for AskedSoFar<'_> {
-    type Target = Vec<Asked>;
+impl std::ops::Deref for LockedRequests<'_> {
+    type Target = Vec<ModelRequest>;
     fn deref(&self) -> &Self::Target {
         &self.0.asked
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedModelState {
+    fn lock(&self) -> MutexGuard<'_, ModelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn asked(&self) -> AskedSoFar<'_> {
-        AskedSoFar(self.lock())
+    pub(crate) fn asked(&self) -> LockedRequests<'_> {
+        LockedRequests(self.lock())
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -83,7 +83,7 @@ impl Shared {
         drop(noticed);
     }
 
-    pub(crate) fn wait(&self, patience: Duration, happened: impl Fn(&[Asked]) -> bool) -> bool {
+    pub(crate) fn wait(&self, patience: Duration, happened: impl Fn(&[ModelRequest]) -> bool) -> bool {
         self.wait_state(patience, |state| happened(&state.asked))
     }
 
@@ -91,7 +91,7 @@ impl Shared {
         self.wait_state(patience, |state| state.held.contains_key(name))
     }
 
-    fn wait_state(&self, patience: Duration, happened: impl Fn(&State) -> bool) -> bool {
+    fn wait_state(&self, patience: Duration, happened: impl Fn(&ModelState) -> bool) -> bool {
         let waited = self.changed.wait_timeout_while(self.lock(), patience, |state| !happened(state));
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
@@ -118,8 +118,8 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    fn answer(&self, stream: &TcpStream, request: &Request) -> io::Result<()> {
-        let mut reply = Reply::new(stream);
+    fn answer(&self, stream: &TcpStream, request: &HttpRequest) -> io::Result<()> {
+        let mut reply = HttpResponseWriter::new(stream);
         let line = (request.method.as_str(), request.path.as_str());
         let mut whole = |status: u16, body: &Value| {
             let head_only = request.method == "HEAD";
@@ -141,20 +141,20 @@ impl Shared {
             _ => {}
         }
         let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
-        let asked = Asked::read(&request.method, &request.path, &body);
+        let asked = ModelRequest::read(&request.method, &request.path, &body);
         let number = self.record(&asked);
         let answered = match (line, asked.api) {
             (("POST", "/v1/messages/count_tokens"), _) => {
                 whole(200, &json!({"input_tokens": request.body.len() / 4}))
             }
             (("GET" | "HEAD", "/"), _) => whole(200, &json!({})),
-            (_, Api::Messages | Api::Responses) if body.is_object() => {
+            (_, ModelApi::Messages | ModelApi::Responses) if body.is_object() => {
                 self.speak(stream, &asked, &body, number, request.body.len())
             }
-            (_, Api::Messages | Api::Responses) => whole(400, &error(asked.api, 400)),
-            (_, Api::Other) => whole(404, &error(Api::Other, 404)),
+            (_, ModelApi::Messages | ModelApi::Responses) => whole(400, &error(asked.api, 400)),
+            (_, ModelApi::Other) => whole(404, &error(ModelApi::Other, 404)),
         };
-        let answer = if answered.is_ok() { Answer::Whole } else { Answer::Cut };
+        let answer = if answered.is_ok() { AnswerState::Whole } else { AnswerState::Cut };
         if let Some(asked) = self.lock().asked.get_mut(number) {
             asked.answer = answer;
         }
@@ -163,7 +163,7 @@ impl Shared {
     }
 
     /// Writes a request down; its number.
-    fn record(&self, asked: &Asked) -> usize {
+    fn record(&self, asked: &ModelRequest) -> usize {
         let mut state = self.lock();
         state.asked.push(asked.clone());
         self.changed.notify_all();
@@ -173,41 +173,46 @@ impl Shared {
     fn speak(
         &self,
         stream: &TcpStream,
-        asked: &Asked,
+        asked: &ModelRequest,
         body: &Value,
         number: usize,
         body_bytes: usize,
     ) -> io::Result<()> {
         let plan = if asked.housekeeping {
-            Plan::Answer(vec![Step::Text(plainly(body))])
+            AnswerPlan::Answer(vec![AnswerStep::Text(plainly(body))])
         } else {
             let mut plan = plan(asked.prompt(), asked.round, last_result(asked));
-            // So that a test sees in the answer that the steer was heard.
-            if let (Plan::Answer(steps), false) = (&mut plan, asked.steers.is_empty()) {
-                steps.insert(0, Step::Text(format!("STEERED: {}\n", asked.steers.join("\n"))));
+            // A test sees in the answer that the steer was heard.
+            if let (AnswerPlan::Answer(steps), false) = (&mut plan, asked.steers.is_empty()) {
+                steps.insert(0, AnswerStep::Text(format!("STEERED: {}\n", asked.steers.join("\n"))));
             }
             plan
         };
         let steps = match plan {
-            Plan::Answer(steps) => steps,
-            Plan::Refuse { status, times }
+            AnswerPlan::Answer(steps) => steps,
+            AnswerPlan::Refuse { status, times }
                 if times.is_none_or(|times| self.tries(asked, number) <= times) =>
             {
                 let body = error(asked.api, status).to_string();
-                return Reply::new(stream).whole(status, "application/json", body.as_bytes(), false);
+                return HttpResponseWriter::new(stream).whole(
+                    status,
+                    "application/json",
+                    body.as_bytes(),
+                    false,
+                );
             }
-            Plan::Refuse { .. } => vec![Step::Text(format!("ECHO: {}", asked.prompt()))],
+            AnswerPlan::Refuse { .. } => vec![AnswerStep::Text(format!("ECHO: {}", asked.prompt()))],
         };
-        let mut speech = Speech::begin(Reply::new(stream), asked, number, body_bytes)?;
+        let mut speech = AnswerWriter::begin(HttpResponseWriter::new(stream), asked, number, body_bytes)?;
         for step in steps {
             match step {
-                Step::Text(piece) => speech.text(&piece)?,
-                Step::Think(piece) => speech.think(&piece)?,
-                Step::Pause => self.pause(stream, Instant::now() + PIECE_EVERY, |_| false)?,
-                Step::Hold(name) => self.hold(stream, &name)?,
-                Step::Shell(command) => speech.shell(&command)?,
-                Step::Call { tool, input } => speech.call(&tool, &input)?,
-                Step::Cut => {
+                AnswerStep::Text(piece) => speech.text(&piece)?,
+                AnswerStep::Think(piece) => speech.think(&piece)?,
+                AnswerStep::Pause => self.pause(stream, Instant::now() + PIECE_EVERY, |_| false)?,
+                AnswerStep::Hold(name) => self.hold(stream, &name)?,
+                AnswerStep::Shell(command) => speech.shell(&command)?,
+                AnswerStep::Call { tool, input } => speech.call(&tool, &input)?,
+                AnswerStep::Cut => {
                     return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "as the prompt says"));
                 }
             }
@@ -215,9 +220,9 @@ impl Shared {
         speech.end()
     }
 
-    /// The how many-th request with this prompt and round this is.
-    fn tries(&self, asked: &Asked, number: usize) -> usize {
-        let same = |other: &&Asked| {
+    /// The count of requests with this prompt and round, up to this one.
+    fn tries(&self, asked: &ModelRequest, number: usize) -> usize {
+        let same = |other: &&ModelRequest| {
             !other.housekeeping && other.round == asked.round && other.user_texts() == asked.user_texts()
         };
         self.asked()[..=number].iter().filter(same).count()
@@ -231,7 +236,12 @@ impl Shared {
     }
 
     /// Waits until it is time or something happened; an error when the agent has hung up.
-    fn pause(&self, stream: &TcpStream, until: Instant, happened: impl Fn(&State) -> bool) -> io::Result<()> {
+    fn pause(
+        &self,
+        stream: &TcpStream,
+        until: Instant,
+        happened: impl Fn(&ModelState) -> bool,
+    ) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         let mut state = self.lock();
         let ended = loop {
@@ -251,7 +261,7 @@ impl Shared {
     }
 }
 
-/// Agents say nothing more on a connection while they wait, so whatever can be read is its end.
+/// Agents say nothing more on a connection while they wait, so readable bytes mean its end.
 fn has_hung_up(stream: &TcpStream) -> bool {
     match stream.peek(&mut [0]) {
         Ok(bytes) => bytes == 0,
@@ -259,7 +269,7 @@ fn has_hung_up(stream: &TcpStream) -> bool {
     }
 }
 
-fn last_result(asked: &Asked) -> Option<&str> {
+fn last_result(asked: &ModelRequest) -> Option<&str> {
     if asked.round == 0 { None } else { asked.results.last().map(|result| result.text.as_str()) }
 }
 
@@ -288,13 +298,13 @@ fn fitting(schema: &Value) -> Value {
     }
 }
 
-fn on_paper(asked: &Asked) -> Value {
+fn on_paper(asked: &ModelRequest) -> Value {
     let texts: Vec<Value> = asked
         .texts
         .iter()
         .map(|text| match text.role {
-            Role::User => json!({"user": text.text}),
-            Role::Assistant => json!({"assistant": text.text}),
+            MessageRole::User => json!({"user": text.text}),
+            MessageRole::Assistant => json!({"assistant": text.text}),
         })
         .collect();
     let results: Vec<Value> =

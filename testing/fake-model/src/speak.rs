@@ -1,19 +1,19 @@
-//! How an answer becomes bytes: the streams of the two APIs, and the whole answers of those who want no stream.
+//! Turning an answer into bytes: the streams of the two APIs, and whole answers for agents that want no stream.
 //!
 //! Promise: the order and the fields of the real services, as far as the agents look at them.
-//! Not here: what to say (see `script`). Start with [`Speech`].
+//! Not here: what to say (see `script`). Start with [`AnswerWriter`].
 
 use std::io;
 
 use serde_json::{Value, json};
 
-use crate::asked::{Api, Asked};
-use crate::http::Reply;
+use crate::asked::{ModelApi, ModelRequest};
+use crate::http::HttpResponseWriter;
 
 /// One answer on its way.
-pub(crate) struct Speech<'a> {
-    reply: Reply<'a>,
-    api: Api,
+pub(crate) struct AnswerWriter<'a> {
+    reply: HttpResponseWriter<'a>,
+    api: ModelApi,
     stream: bool,
     id: String,
     model: String,
@@ -22,35 +22,35 @@ pub(crate) struct Speech<'a> {
     output_bytes: usize,
     sequence: usize,
     /// The block or item that is open, and its text.
-    open: Option<(Kind, String)>,
+    open: Option<(AnswerBlockKind, String)>,
     /// All that are done.
     done: Vec<Value>,
     called: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum AnswerBlockKind {
     Text,
     Thought,
 }
 
-impl<'a> Speech<'a> {
+impl<'a> AnswerWriter<'a> {
     /// The beginning of the answer to this request. `number` makes ids of it.
     pub(crate) fn begin(
-        reply: Reply<'a>,
-        asked: &Asked,
+        reply: HttpResponseWriter<'a>,
+        asked: &ModelRequest,
         number: usize,
         body_bytes: usize,
     ) -> io::Result<Self> {
         let prefix = match asked.api {
-            Api::Messages => "msg",
-            Api::Responses | Api::Other => "resp",
+            ModelApi::Messages => "msg",
+            ModelApi::Responses | ModelApi::Other => "resp",
         };
         let known = ["Bash", "exec_command", "shell_command", "shell"];
         let has = |name: &&&str| asked.tools.iter().any(|tool| tool == **name);
         let shell = known.iter().find(has).copied().unwrap_or(match asked.api {
-            Api::Messages => "Bash",
-            Api::Responses | Api::Other => "exec_command",
+            ModelApi::Messages => "Bash",
+            ModelApi::Responses | ModelApi::Other => "exec_command",
         });
         let mut speech = Self {
             reply,
@@ -70,12 +70,12 @@ impl<'a> Speech<'a> {
             speech.reply.begin("text/event-stream")?;
         }
         match speech.api {
-            Api::Messages => {
+            ModelApi::Messages => {
                 let message = speech.message(Value::Null, 1);
                 speech.event("message_start", json!({"message": message}))?;
                 speech.event("ping", json!({}))?;
             }
-            Api::Responses | Api::Other => {
+            ModelApi::Responses | ModelApi::Other => {
                 let response = speech.response("in_progress");
                 speech.event("response.created", json!({"response": response}))?;
                 speech.event("response.in_progress", json!({"response": response}))?;
@@ -86,12 +86,12 @@ impl<'a> Speech<'a> {
 
     /// A piece of text.
     pub(crate) fn text(&mut self, piece: &str) -> io::Result<()> {
-        self.piece(Kind::Text, piece)
+        self.piece(AnswerBlockKind::Text, piece)
     }
 
     /// A piece of a thought.
     pub(crate) fn think(&mut self, piece: &str) -> io::Result<()> {
-        self.piece(Kind::Thought, piece)
+        self.piece(AnswerBlockKind::Thought, piece)
     }
 
     /// A call of the shell tool.
@@ -113,7 +113,7 @@ impl<'a> Speech<'a> {
         self.output_bytes += text.len();
         self.called = true;
         match self.api {
-            Api::Messages => {
+            ModelApi::Messages => {
                 let id = self.sub_id("toolu", index);
                 let empty = json!({"type": "tool_use", "id": id, "name": tool, "input": {}});
                 self.event("content_block_start", json!({"index": index, "content_block": empty}))?;
@@ -122,7 +122,7 @@ impl<'a> Speech<'a> {
                 self.event("content_block_stop", json!({"index": index}))?;
                 self.done.push(json!({"type": "tool_use", "id": id, "name": tool, "input": input}));
             }
-            Api::Responses | Api::Other => {
+            ModelApi::Responses | ModelApi::Other => {
                 let (id, call) = (self.sub_id("fc", index), self.sub_id("call", index));
                 let item = |status: &str, arguments: &str| {
                     json!({"type": "function_call", "id": id, "call_id": call, "name": tool,
@@ -144,7 +144,7 @@ impl<'a> Speech<'a> {
     pub(crate) fn end(mut self) -> io::Result<()> {
         self.close()?;
         let whole = match self.api {
-            Api::Messages => {
+            ModelApi::Messages => {
                 let reason = if self.called { "tool_use" } else { "end_turn" };
                 let delta = json!({"stop_reason": reason, "stop_sequence": null});
                 let usage = json!({"output_tokens": self.output_tokens()});
@@ -152,7 +152,7 @@ impl<'a> Speech<'a> {
                 self.event("message_stop", json!({}))?;
                 self.message(json!(reason), self.output_tokens())
             }
-            Api::Responses | Api::Other => {
+            ModelApi::Responses | ModelApi::Other => {
                 let response = self.response("completed");
                 self.event("response.completed", json!({"response": response}))?;
                 response
@@ -165,7 +165,7 @@ impl<'a> Speech<'a> {
         }
     }
 
-    fn piece(&mut self, kind: Kind, piece: &str) -> io::Result<()> {
+    fn piece(&mut self, kind: AnswerBlockKind, piece: &str) -> io::Result<()> {
         if self.open.as_ref().is_some_and(|(open, _)| *open != kind) {
             self.close()?;
         }
@@ -173,22 +173,22 @@ impl<'a> Speech<'a> {
         if self.open.is_none() {
             self.open = Some((kind, String::new()));
             match (self.api, kind) {
-                (Api::Messages, Kind::Text) => {
+                (ModelApi::Messages, AnswerBlockKind::Text) => {
                     let block = json!({"type": "text", "text": ""});
                     self.event("content_block_start", json!({"index": index, "content_block": block}))?;
                 }
-                (Api::Messages, Kind::Thought) => {
+                (ModelApi::Messages, AnswerBlockKind::Thought) => {
                     let block = json!({"type": "thinking", "thinking": "", "signature": ""});
                     self.event("content_block_start", json!({"index": index, "content_block": block}))?;
                 }
-                (Api::Responses | Api::Other, Kind::Text) => {
+                (ModelApi::Responses | ModelApi::Other, AnswerBlockKind::Text) => {
                     let item = self.said("in_progress", None, index);
                     self.event("response.output_item.added", json!({"output_index": index, "item": item}))?;
                     let of = self.of("msg", "content_index", index);
                     let part = json!({"type": "output_text", "text": "", "annotations": []});
                     self.event("response.content_part.added", with(&of, "part", part.clone()))?;
                 }
-                (Api::Responses | Api::Other, Kind::Thought) => {
+                (ModelApi::Responses | ModelApi::Other, AnswerBlockKind::Thought) => {
                     let item = json!({"type": "reasoning", "id": self.sub_id("rs", index), "summary": []});
                     self.event("response.output_item.added", json!({"output_index": index, "item": item}))?;
                     let of = self.of("rs", "summary_index", index);
@@ -200,19 +200,19 @@ impl<'a> Speech<'a> {
         self.output_bytes += piece.len();
         self.open.as_mut().expect("opened above").1.push_str(piece);
         match (self.api, kind) {
-            (Api::Messages, Kind::Text) => {
+            (ModelApi::Messages, AnswerBlockKind::Text) => {
                 let delta = json!({"type": "text_delta", "text": piece});
                 self.event("content_block_delta", json!({"index": index, "delta": delta}))
             }
-            (Api::Messages, Kind::Thought) => {
+            (ModelApi::Messages, AnswerBlockKind::Thought) => {
                 let delta = json!({"type": "thinking_delta", "thinking": piece});
                 self.event("content_block_delta", json!({"index": index, "delta": delta}))
             }
-            (Api::Responses | Api::Other, Kind::Text) => {
+            (ModelApi::Responses | ModelApi::Other, AnswerBlockKind::Text) => {
                 let of = self.of("msg", "content_index", index);
                 self.event("response.output_text.delta", with(&of, "delta", piece))
             }
-            (Api::Responses | Api::Other, Kind::Thought) => {
+            (ModelApi::Responses | ModelApi::Other, AnswerBlockKind::Thought) => {
                 let of = self.of("rs", "summary_index", index);
                 self.event("response.reasoning_summary_text.delta", with(&of, "delta", piece))
             }
@@ -224,18 +224,18 @@ impl<'a> Speech<'a> {
         let Some((kind, text)) = self.open.take() else { return Ok(()) };
         let index = self.done.len();
         match (self.api, kind) {
-            (Api::Messages, Kind::Text) => {
+            (ModelApi::Messages, AnswerBlockKind::Text) => {
                 self.event("content_block_stop", json!({"index": index}))?;
                 self.done.push(json!({"type": "text", "text": text}));
             }
-            (Api::Messages, Kind::Thought) => {
+            (ModelApi::Messages, AnswerBlockKind::Thought) => {
                 let signature = "ZmFrZSBzaWduYXR1cmU=";
                 let delta = json!({"type": "signature_delta", "signature": signature});
                 self.event("content_block_delta", json!({"index": index, "delta": delta}))?;
                 self.event("content_block_stop", json!({"index": index}))?;
                 self.done.push(json!({"type": "thinking", "thinking": text, "signature": signature}));
             }
-            (Api::Responses | Api::Other, Kind::Text) => {
+            (ModelApi::Responses | ModelApi::Other, AnswerBlockKind::Text) => {
                 let of = self.of("msg", "content_index", index);
                 self.event("response.output_text.done", with(&of, "text", text.as_str()))?;
                 let part = json!({"type": "output_text", "text": text, "annotations": []});
@@ -244,7 +244,7 @@ impl<'a> Speech<'a> {
                 self.event("response.output_item.done", json!({"output_index": index, "item": item}))?;
                 self.done.push(item);
             }
-            (Api::Responses | Api::Other, Kind::Thought) => {
+            (ModelApi::Responses | ModelApi::Other, AnswerBlockKind::Thought) => {
                 let of = self.of("rs", "summary_index", index);
                 self.event("response.reasoning_summary_text.done", with(&of, "text", text.as_str()))?;
                 let part = json!({"type": "summary_text", "text": text});
@@ -263,7 +263,7 @@ impl<'a> Speech<'a> {
             return Ok(());
         }
         data["type"] = json!(kind);
-        if self.api != Api::Messages {
+        if self.api != ModelApi::Messages {
             data["sequence_number"] = json!(self.sequence);
             self.sequence += 1;
         }
@@ -308,7 +308,7 @@ impl<'a> Speech<'a> {
 }
 
 /// An error as the real service words it.
-pub(crate) fn error(api: Api, status: u16) -> Value {
+pub(crate) fn error(api: ModelApi, status: u16) -> Value {
     let kind = match status {
         400 => "invalid_request_error",
         401 => "authentication_error",
@@ -321,10 +321,10 @@ pub(crate) fn error(api: Api, status: u16) -> Value {
     };
     let message = format!("the prompt asked for status {status}");
     match api {
-        Api::Messages => {
+        ModelApi::Messages => {
             json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_fake"})
         }
-        Api::Responses | Api::Other => {
+        ModelApi::Responses | ModelApi::Other => {
             json!({"error": {"message": message, "type": kind, "param": null, "code": null}})
         }
     }

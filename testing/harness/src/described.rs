@@ -1,6 +1,7 @@
-//! The description as a judge: does an answer look as it says?
+//! The API description as a judge: does an answer look as described?
 //!
-//! Every problem that a test hears from a gateway is held against it, whatever the test is about: see [`judge`].
+//! Every problem that a test hears from a gateway is checked against it, even if the test is about
+//! something else: see [`judge`].
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,19 +10,19 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::{Gateway, Reply};
+use crate::{GatewayProcess, HttpResponse};
 
 /// The description a gateway gives.
 #[derive(Debug)]
-pub struct Description {
+pub struct OpenApiDescription {
     whole: Value,
-    /// What was held against it, and did: the operation's name and the status.
+    /// Answers that were checked and matched: the operation's name and the status.
     pub seen: BTreeSet<(String, u16)>,
 }
 
-impl Description {
-    /// As the gateway tells it.
-    pub fn of(gateway: &Gateway) -> Self {
+impl OpenApiDescription {
+    /// Reads the description that the gateway serves.
+    pub fn of(gateway: &GatewayProcess) -> Self {
         Self { whole: gateway.get("/openapi.json").ok(), seen: BTreeSet::new() }
     }
 
@@ -64,18 +65,18 @@ impl Description {
         };
         let all = self.operations().into_iter();
         let fitting = all.filter(|(known, template, _)| known == method && fits(template));
-        // What is there by its own name is not what is meant by any name.
+        // A path with fewer placeholders wins: a fixed word is not a value of a placeholder.
         let found = fitting.min_by_key(|(_, template, _)| template.matches('{').count())?;
         found.2["operationId"].as_str().map(str::to_owned)
     }
 
     /// Checks an answer: its status, its media type and its body are those of the description.
-    pub fn holds(&mut self, name: &str, reply: &Reply) {
+    pub fn holds(&mut self, name: &str, reply: &HttpResponse) {
         self.check(name, reply);
         self.seen.insert((name.to_owned(), reply.status));
     }
 
-    fn check(&self, name: &str, reply: &Reply) {
+    fn check(&self, name: &str, reply: &HttpResponse) {
         let operation = self.operation(name);
         let shown = || format!("{name}: {} {}", reply.status, reply.text());
         let answers = &operation["responses"];
@@ -98,7 +99,7 @@ impl Description {
         }
     }
 
-    /// Checks that a value has this shape.
+    /// Checks a value against a schema; `about` names the value in the failure.
     pub fn fits(&self, schema: &Value, value: &Value, about: &str) {
         let mut schema = schema.clone();
         // References are from the root on.
@@ -111,15 +112,16 @@ impl Description {
     }
 }
 
-/// Holds a problem against the description that this berth prints. What is no problem, or is said of no route, passes.
-pub(crate) fn judge(berth: &Path, method: &str, path: &str, reply: &Reply) {
-    static PRINTED: OnceLock<Description> = OnceLock::new();
+/// Checks a problem against the description that this berth prints. An answer that is not a problem, or is of no
+/// described route, passes.
+pub(crate) fn judge(berth: &Path, method: &str, path: &str, reply: &HttpResponse) {
+    static PRINTED: OnceLock<OpenApiDescription> = OnceLock::new();
     if reply.header("content-type") != Some("application/problem+json") {
         return;
     }
     let description = PRINTED.get_or_init(|| {
         let printed = Command::new(berth).arg("openapi").output().expect("berth can be started");
-        Description {
+        OpenApiDescription {
             whole: serde_json::from_slice(&printed.stdout).expect("a description"),
             seen: BTreeSet::new(),
         }

@@ -1,4 +1,4 @@
-//! A gateway of a lab's sessions, and a client that can say anything to it, sense or nonsense.
+//! A gateway of a lab's sessions, and a client that can send anything to it, valid or not.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,11 +10,11 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::described::judge;
-use crate::{Lab, PATIENCE};
+use crate::{PATIENCE, TestEnvironment};
 
 /// `berth serve`, until this is dropped.
-pub struct Gateway {
-    /// The program.
+pub struct GatewayProcess {
+    /// Path of the `berth` program, whose printed description judges the answers.
     berth: PathBuf,
     child: Child,
     socket: PathBuf,
@@ -22,18 +22,18 @@ pub struct Gateway {
     pub address: Option<String>,
 }
 
-/// What came back.
+/// An HTTP answer.
 #[derive(Clone, Debug)]
-pub struct Reply {
-    /// The status.
+pub struct HttpResponse {
+    /// The HTTP status code.
     pub status: u16,
     /// The headers, their names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// The body, without chunk framing.
     pub body: Vec<u8>,
 }
 
-impl Reply {
+impl HttpResponse {
     /// A header, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -55,7 +55,7 @@ impl Reply {
         self.json()
     }
 
-    /// Checks that it is a problem of this kind, and gives it.
+    /// Asserts that the answer is a problem of this kind, and returns it.
     pub fn problem(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.text());
@@ -66,86 +66,86 @@ impl Reply {
 }
 
 /// Either end of a connection.
-pub trait Stream: Read + Write + Send {}
-impl<T: Read + Write + Send> Stream for T {}
+pub trait ReadWriteStream: Read + Write + Send {}
+impl<T: Read + Write + Send> ReadWriteStream for T {}
 
-impl Lab {
+impl TestEnvironment {
     /// Starts a gateway that listens on its socket.
-    pub fn serve(&self) -> Gateway {
+    pub fn serve(&self) -> GatewayProcess {
         self.serve_with(&[])
     }
 
-    /// The same with more arguments. Waits until it listens on as many addresses as there are.
-    pub fn serve_with(&self, args: &[&str]) -> Gateway {
+    /// Like [`Self::serve`] with more arguments. Waits until the gateway listens on all its addresses.
+    pub fn serve_with(&self, args: &[&str]) -> GatewayProcess {
         self.serve_in(args, &[])
     }
 
-    /// The same with variables.
-    pub fn serve_in(&self, args: &[&str], env: &[(&str, &str)]) -> Gateway {
+    /// Like [`Self::serve_with`], with variables.
+    pub fn serve_in(&self, args: &[&str], env: &[(&str, &str)]) -> GatewayProcess {
         let mut command = self.command(["serve"].iter().chain(args));
         command.envs(env.iter().copied());
         self.serve_as(command, 1 + args.iter().filter(|arg| arg.starts_with("--listen")).count())
     }
 
-    /// The same with a command that has these arguments, and what else a test gives it: variables, pipes.
-    pub fn serve_from(&self, command: Command, args: &[&str]) -> Gateway {
+    /// Runs a command of the test (which may set variables and pipes) with these arguments.
+    pub fn serve_from(&self, command: Command, args: &[&str]) -> GatewayProcess {
         self.serve_as(command, 1 + args.iter().filter(|arg| arg.starts_with("--listen")).count())
     }
 
-    /// The same with a command of one's own. Waits until it listens on `wanted` addresses.
-    pub fn serve_as(&self, mut command: Command, wanted: usize) -> Gateway {
+    /// Runs a whole command of the test. Waits until it listens on `wanted` addresses.
+    pub fn serve_as(&self, mut command: Command, wanted: usize) -> GatewayProcess {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("berth can be started");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let heard: Vec<String> = lines.by_ref().take(wanted).map_while(Result::ok).collect();
         assert_eq!(heard.len(), wanted, "the gateway did not come up: {heard:?}");
         let address = heard.iter().find_map(|line| Some(line.split_once("://")?.1.to_owned()));
-        Gateway { berth: self.berth.clone(), child, socket: self.home().join("gateway.sock"), address }
+        GatewayProcess { berth: self.berth.clone(), child, socket: self.home().join("gateway.sock"), address }
     }
 }
 
-impl Gateway {
-    /// Its process.
+impl GatewayProcess {
+    /// The process id of the gateway.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it has not ended.
+    /// True if the gateway has not ended.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What it says on standard error, if that is a pipe.
+    /// The reading end of the gateway's standard error, if that is a pipe.
     pub fn stderr(&mut self) -> Option<BufReader<ChildStderr>> {
         self.child.stderr.take().map(BufReader::new)
     }
 
-    /// Sends it a signal.
+    /// Sends the gateway a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).expect("our own process can be signalled");
     }
 
-    /// Waits for its end; its exit code, or 128 + the signal.
+    /// Waits for the gateway's end; returns its exit code, or 128 + the signal.
     pub fn wait(&mut self) -> i32 {
         use std::os::unix::process::ExitStatusExt;
         let status = self.child.wait().expect("our own child");
         status.code().or(status.signal().map(|signal| 128 + signal)).expect("it ended")
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the gateway with SIGKILL.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// A connection to its socket.
+    /// A connection to the gateway's socket.
     pub fn connect(&self) -> UnixStream {
         let stream = UnixStream::connect(&self.socket).expect("the gateway listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         stream
     }
 
-    /// A connection to its network address.
+    /// A connection to the gateway's network address.
     pub fn connect_tcp(&self) -> TcpStream {
         let address = self.address.as_ref().expect("it was told to --listen");
         let stream = TcpStream::connect(address).expect("the gateway listens");
@@ -154,31 +154,49 @@ impl Gateway {
     }
 
     /// Asks over the socket.
-    pub fn get(&self, path: &str) -> Reply {
+    pub fn get(&self, path: &str) -> HttpResponse {
         self.ask("GET", path, &[], None)
     }
 
     /// Posts JSON over the socket.
-    pub fn post(&self, path: &str, body: &Value) -> Reply {
+    pub fn post(&self, path: &str, body: &Value) -> HttpResponse {
         self.ask("POST", path, &[], Some(body))
     }
 
     /// Asks over the socket, with headers and a body.
-    pub fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Reply {
+    pub fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> HttpResponse {
         let reply = exchange(self.connect(), &request(method, path, headers, body));
         judge(&self.berth, method, path, &reply);
         reply
     }
 
     /// Asks with these headers, and does not wait for the answer. The connection is the client: dropped, it is gone.
-    pub fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Asked {
+    pub fn begin(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> PendingResponse {
         let mut stream = self.connect();
         stream.write_all(&request(method, path, headers, body)).expect("the gateway listens");
-        Asked { stream, berth: self.berth.clone(), what: (method.to_owned(), path.to_owned()) }
+        PendingResponse { stream, berth: self.berth.clone(), what: (method.to_owned(), path.to_owned()) }
     }
 
-    /// The same over TCP. The `Host` is the address, if no other is given.
-    pub fn ask_tcp(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Reply {
+    /// Like [`Self::ask`] over TCP. The `Host` header is the address, if no other is given.
+    pub fn ask_tcp(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> HttpResponse {
         let address = self.address.clone().expect("it was told to --listen");
         let has_host = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
         let host = [("Host", address.as_str())];
@@ -189,49 +207,49 @@ impl Gateway {
     }
 
     /// Opens a stream of events, and gives its lines as they come.
-    pub fn events(&self, path: &str, headers: &[(&str, &str)]) -> Events {
+    pub fn events(&self, path: &str, headers: &[(&str, &str)]) -> ServerEventStream {
         self.try_events(path, headers).expect("the gateway listens")
     }
 
-    /// The same where the gateway may be killed at any moment: then there is no stream.
-    pub fn try_events(&self, path: &str, headers: &[(&str, &str)]) -> Option<Events> {
+    /// Like [`Self::events`] for a gateway that may be killed at any moment: `None` if there is no stream.
+    pub fn try_events(&self, path: &str, headers: &[(&str, &str)]) -> Option<ServerEventStream> {
         let mut stream = UnixStream::connect(&self.socket).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let headers = [&[("Accept", "text/event-stream")], headers].concat();
         stream.write_all(&request("GET", path, &headers, None)).ok()?;
-        let mut reader = BufReader::new(Box::new(stream) as Box<dyn Stream>);
+        let mut reader = BufReader::new(Box::new(stream) as Box<dyn ReadWriteStream>);
         if reader.fill_buf().ok()?.is_empty() {
             return None;
         }
         let (status, headers) = head(&mut reader);
         assert_eq!(status, 200, "{path}: {headers:?} {:?}", reader.fill_buf().map(String::from_utf8_lossy));
-        Some(Events { reader, chunk_left: 0 })
+        Some(ServerEventStream { reader, chunk_left: 0 })
     }
 }
 
-impl Drop for Gateway {
+impl Drop for GatewayProcess {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-/// Somebody who asked, and has not heard the answer yet.
-pub struct Asked {
+/// A request that was sent, with its answer still to come.
+pub struct PendingResponse {
     stream: UnixStream,
     berth: PathBuf,
     /// Method and path.
     what: (String, String),
 }
 
-impl Asked {
+impl PendingResponse {
     /// Waits for the answer.
-    pub fn reply(self) -> Reply {
+    pub fn reply(self) -> HttpResponse {
         let reply = answer(self.stream);
         judge(&self.berth, &self.what.0, &self.what.1, &reply);
         reply
     }
 
-    /// Waits for the end of the connection; whether there was an answer before.
+    /// Waits for the end of the connection; true if there was an answer before.
     pub fn is_answered(mut self) -> bool {
         let mut bytes = Vec::new();
         // A connection that is reset has no answer, either.
@@ -258,20 +276,20 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: Option<
     text.into_bytes()
 }
 
-/// Says something and reads one answer to its end.
-pub fn exchange(mut stream: impl Stream + 'static, bytes: &[u8]) -> Reply {
-    // Who refuses a request early may have closed before it is written.
+/// Sends bytes and reads one answer to its end.
+pub fn exchange(mut stream: impl ReadWriteStream + 'static, bytes: &[u8]) -> HttpResponse {
+    // A server that refuses a request early may close the connection before the request is written.
     let _ = stream.write_all(bytes);
     answer(stream)
 }
 
-fn answer(stream: impl Stream + 'static) -> Reply {
-    let mut reader = BufReader::new(Box::new(stream) as Box<dyn Stream>);
+fn answer(stream: impl ReadWriteStream + 'static) -> HttpResponse {
+    let mut reader = BufReader::new(Box::new(stream) as Box<dyn ReadWriteStream>);
     let (status, headers) = head(&mut reader);
     let header = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
     let mut body = Vec::new();
     if header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
-        let mut events = Events { reader, chunk_left: 0 };
+        let mut events = ServerEventStream { reader, chunk_left: 0 };
         while let Some(bytes) = events.chunk() {
             body.extend(bytes);
         }
@@ -280,10 +298,10 @@ fn answer(stream: impl Stream + 'static) -> Reply {
     } else {
         reader.read_to_end(&mut body).expect("the body");
     }
-    Reply { status, headers, body }
+    HttpResponse { status, headers, body }
 }
 
-fn head(reader: &mut BufReader<Box<dyn Stream>>) -> (u16, Vec<(String, String)>) {
+fn head(reader: &mut BufReader<Box<dyn ReadWriteStream>>) -> (u16, Vec<(String, String)>) {
     let mut line = || {
         let mut line = String::new();
         reader.read_line(&mut line).expect("an answer");
@@ -298,19 +316,19 @@ fn head(reader: &mut BufReader<Box<dyn Stream>>) -> (u16, Vec<(String, String)>)
 }
 
 /// A stream of server-sent events.
-pub struct Events {
-    reader: BufReader<Box<dyn Stream>>,
+pub struct ServerEventStream {
+    reader: BufReader<Box<dyn ReadWriteStream>>,
     chunk_left: usize,
 }
 
 /// One server-sent event.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ServerEvent {
-    /// Its id.
+    /// The `id` field, with which a client resumes the stream.
     pub id: String,
     /// Its kind; `message` if none is given.
     pub event: String,
-    /// Its data.
+    /// The `data` field.
     pub data: String,
 }
 
@@ -321,7 +339,7 @@ impl ServerEvent {
     }
 }
 
-impl Events {
+impl ServerEventStream {
     /// Waits for the next event; `None` at the end. Comments are passed over.
     #[expect(clippy::should_implement_trait, reason = "it waits, and may fail")]
     pub fn next(&mut self) -> Option<ServerEvent> {
@@ -329,7 +347,7 @@ impl Events {
         let mut has_data = false;
         let until = Instant::now() + PATIENCE;
         loop {
-            // A stream that is only alive is no news.
+            // A stream that only sends signs of life has no event.
             assert!(Instant::now() < until, "waited in vain for the next event");
             let line = self.line()?;
             match line.split_once(':') {

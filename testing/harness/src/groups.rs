@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use berth_host::cgroup::{self, Group};
+use berth_host::cgroup::{self, CgroupV2};
 
 /// Groups of runs of these sessions: `ID.EPOCH` where runs have theirs, and `berth-ID.EPOCH` in the groups of
 /// version 1 that this process is in.
@@ -20,10 +20,10 @@ pub(crate) fn named_after(ids: &[&str]) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(is_of_a_session).collect()
 }
 
-/// Removes a group with whoever is in it: nobody but processes of the lab can be.
+/// Removes a group, and kills the processes in it, which are the lab's own.
 pub(crate) fn remove(group: &Path) {
     let name = group.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if let Ok(Some(group)) = Group::open(group, name) {
+    if let Ok(Some(group)) = CgroupV2::open(group, name) {
         let _ = group.kill();
     }
     let until = Instant::now() + Duration::from_secs(10);

@@ -1,28 +1,28 @@
 //! Two hosts and a real ssh between them.
 //!
 //! The daemon is started by the client itself for each connection, so that there is no port and nothing stays behind.
-//! The other host is another state directory. Start with [`Hosts::new`], then [`Hosts::added`].
+//! The other host is another state directory. Start with [`TestHostPair::new`], then [`TestHostPair::added`].
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{Lab, Said, said};
+use crate::{CommandOutput, TestEnvironment, said};
 
 /// Two hosts: `here`, and the one `there`, which ssh calls `box`.
-pub struct Hosts {
-    /// The host commands are run on.
-    pub here: Lab,
-    /// The other one.
-    pub there: Lab,
-    /// The ssh that knows it, as `hosts.ssh` in the config has it.
+pub struct TestHostPair {
+    /// The host on which commands are run.
+    pub here: TestEnvironment,
+    /// The other host, reached over ssh.
+    pub there: TestEnvironment,
+    /// The ssh command that knows the other host, as `hosts.ssh` in the config has it.
     pub ssh: String,
 }
 
-impl Hosts {
+impl TestHostPair {
     /// Two labs, and keys that let one into the other.
-    pub fn new(here: Lab, there: Lab) -> Self {
+    pub fn new(here: TestEnvironment, there: TestEnvironment) -> Self {
         let dir = here.dir().join("ssh");
         fs::create_dir(&dir).expect("a directory of the lab");
         let key = |name: &str| -> PathBuf {
@@ -57,7 +57,7 @@ impl Hosts {
         );
         fs::write(dir.join("ssh_config"), client).expect("a file of the lab");
         fs::set_permissions(&host_key, fs::Permissions::from_mode(0o600)).expect("a key");
-        // The daemon wants a directory to lock itself into, before anybody is known.
+        // The daemon wants a directory to lock itself into, before any client is known.
         let _ = fs::create_dir("/run/sshd");
         let ssh = format!("ssh -F {}", dir.join("ssh_config").display());
         Self { here, there, ssh }
@@ -71,7 +71,7 @@ impl Hosts {
         self
     }
 
-    /// Tells the config which ssh knows the other host: for whoever has no other environment than ours.
+    /// Writes the ssh command for the other host into the config: for processes that have only our environment.
     pub fn configure(&self) {
         let before = fs::read_to_string(self.here.config()).unwrap_or_default();
         let config = format!("{before}[hosts]\nssh = {:?}\n", self.ssh);
@@ -88,12 +88,12 @@ impl Hosts {
         fs::write(&path, text.replace("SetEnv ", &set)).expect("a file of the lab");
     }
 
-    /// From now on nobody answers there.
+    /// From now on the other host does not answer.
     pub fn cut(&self) {
         self.exchange("/usr/sbin/sshd -i", "false -i");
     }
 
-    /// Somebody answers there again.
+    /// The other host answers again.
     pub fn mend(&self) {
         self.exchange("false -i", "/usr/sbin/sshd -i");
     }
@@ -113,11 +113,11 @@ impl Hosts {
     }
 
     /// Runs berth here.
-    pub fn berth(&self, args: &[&str]) -> Said {
+    pub fn berth(&self, args: &[&str]) -> CommandOutput {
         said(self.command(args).output().expect("berth can be started"))
     }
 
-    /// The same; what it printed, if it went well.
+    /// Like [`Self::berth`] for a command that must succeed; returns its output.
     pub fn ok(&self, args: &[&str]) -> String {
         let said = self.berth(args);
         assert_eq!(said.code, 0, "{args:?}: {said:?}");

@@ -1,10 +1,10 @@
 //! Private state directories, real terminals and leak checks for tests of the binary.
 //!
-//! Promise: a [`Lab`] uses nothing of the person's, and when it is dropped nothing of it is left:
-//! a process that outlives its lab fails the test, and so does a control group. Found is who has the lab's
-//! `BERTH_HOME` in its environment, or holds a lock of one of its sessions or helpers; groups by the ids
-//! in their names.
-//! Start with [`Lab::new`].
+//! Promise: a [`TestEnvironment`] uses nothing of the user's, and when it is dropped nothing of it is left: a process that outlives
+//! its lab fails the test, and so does a control group. The lab finds processes that have its `BERTH_HOME` in their
+//! environment, or hold a lock of one of its sessions or helpers; groups by the ids in their names.
+//! Not here: the fake agent and the fake model (crates of their own), what a test checks.
+//! Start with [`TestEnvironment::new`].
 
 #![forbid(unsafe_code)]
 
@@ -12,13 +12,16 @@ mod described;
 mod gateway;
 mod groups;
 mod hosts;
+mod kill_guard;
 mod real;
+mod real_fixture;
 mod replay;
 mod rpc;
 mod seed;
 mod socket;
 mod talk;
 mod terminal;
+mod tmpfs_mount;
 mod transcript;
 
 use std::ffi::OsStr;
@@ -27,22 +30,28 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use berth_host::identity::{Identity, Verdict};
-use berth_host::lock::{Probe, probe};
-use berth_host::tree;
+use berth_host::identity::{ProcessIdentity, ProcessLiveness};
+use berth_host::lock::{LockState, probe};
+use berth_host::process_tree;
 
-pub use described::Description;
+pub use berth_test_dir::TestDir;
+pub use described::OpenApiDescription;
 pub use fake_model as model;
-pub use gateway::{Asked, Events, Gateway, Reply, ServerEvent, exchange, request};
-pub use hosts::Hosts;
+pub use gateway::{
+    GatewayProcess, HttpResponse, PendingResponse, ServerEvent, ServerEventStream, exchange, request,
+};
+pub use hosts::TestHostPair;
+pub use kill_guard::ProcessKillGuard;
 pub use real::RealAgents;
-pub use replay::Replay;
-pub use rpc::Rpc;
-pub use seed::Seed;
-pub use socket::{Heard, Socket};
-pub use talk::Talk;
-pub use terminal::Terminal;
-pub use transcript::{Kind, Transcript};
+pub use real_fixture::RealAgentFixture;
+pub use replay::ReplayReport;
+pub use rpc::RpcClient;
+pub use seed::SeededRng;
+pub use socket::{GatewayWebSocket, SocketMessage};
+pub use talk::JsonLineProcess;
+pub use terminal::TestTerminal;
+pub use tmpfs_mount::TmpfsMount;
+pub use transcript::{ParsedTranscript, TranscriptAgent};
 pub use tungstenite;
 
 /// How long anything a test waits for may take on a loaded machine. Never reached by a good run.
@@ -53,23 +62,23 @@ const CONFIG: &str = "config.toml";
 
 /// A state directory of its own, and the programs under test.
 #[derive(Debug)]
-pub struct Lab {
+pub struct TestEnvironment {
     dir: PathBuf,
     berth: PathBuf,
 }
 
-/// What a command said.
+/// The output and the exit code of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Said {
-    /// Its exit code; 128 + N for a signal.
+pub struct CommandOutput {
+    /// The exit code; 128 + N for a signal.
     pub code: i32,
-    /// Standard output.
+    /// Standard output, as text.
     pub out: String,
-    /// Standard error.
+    /// Standard error, as text.
     pub err: String,
 }
 
-impl Lab {
+impl TestEnvironment {
     /// Makes a lab. `berth` is `env!("CARGO_BIN_EXE_berth")`.
     pub fn new(berth: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -98,7 +107,7 @@ impl Lab {
         std::fs::write(self.config(), known + &more).expect("a config file");
     }
 
-    /// Where the agents of [`Lab::add_agent`] keep their transcripts.
+    /// Where the agents of [`TestEnvironment::add_agent`] keep their transcripts.
     pub fn store(&self) -> PathBuf {
         self.dir.join("store")
     }
@@ -141,7 +150,7 @@ impl Lab {
     }
 
     /// Runs a berth command to its end.
-    pub fn berth<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Said {
+    pub fn berth<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> CommandOutput {
         said(self.command(args).output().expect("berth can be started"))
     }
 
@@ -171,7 +180,7 @@ impl Lab {
         id
     }
 
-    /// The same with options for `run`.
+    /// Like [`Self::start`], with options for `run`.
     pub fn start_with(&self, options: &[&str], script: &[&str]) -> String {
         let agent = self.agent();
         let mut args = vec!["run", "-d"];
@@ -181,7 +190,7 @@ impl Lab {
         self.ok(args)
     }
 
-    /// What `show --json` says.
+    /// The status that `show --json` prints.
     pub fn show(&self, session: &str) -> serde_json::Value {
         self.json(["show", session, "--json"])
     }
@@ -194,9 +203,9 @@ impl Lab {
     }
 
     /// The identity of a process `show --json` names: `pid` or `keeper_pid`.
-    pub fn process(&self, session: &str, field: &str) -> Identity {
+    pub fn process(&self, session: &str, field: &str) -> ProcessIdentity {
         let pid = self.number(session, field);
-        Identity::of(pid).unwrap_or_else(|error| panic!("{field} {pid} is not there: {error}"))
+        ProcessIdentity::of(pid).unwrap_or_else(|error| panic!("{field} {pid} is not there: {error}"))
     }
 
     /// Waits until the output of the current run matches.
@@ -212,18 +221,18 @@ impl Lab {
     }
 
     /// Starts a command in a terminal of its own.
-    pub fn terminal<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Terminal {
-        Terminal::start(&self.berth, args, &self.home(), 24, 80)
+    pub fn terminal<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> TestTerminal {
+        TestTerminal::start(&self.berth, args, &self.home(), 24, 80)
     }
 
-    /// The same with a size.
+    /// Like [`Self::terminal`], with a size.
     pub fn terminal_of_size<A: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = A>,
         rows: u16,
         cols: u16,
-    ) -> Terminal {
-        Terminal::start(&self.berth, args, &self.home(), rows, cols)
+    ) -> TestTerminal {
+        TestTerminal::start(&self.berth, args, &self.home(), rows, cols)
     }
 
     /// Starts any program in a terminal of its own, with this lab's state directory.
@@ -231,19 +240,19 @@ impl Lab {
         &self,
         program: &Path,
         args: impl IntoIterator<Item = A>,
-    ) -> Terminal {
+    ) -> TestTerminal {
         self.terminal_running_of_size(program, args, 24, 80)
     }
 
-    /// The same with a size.
+    /// Like [`Self::terminal_running`], with a size.
     pub fn terminal_running_of_size<A: AsRef<OsStr>>(
         &self,
         program: &Path,
         args: impl IntoIterator<Item = A>,
         rows: u16,
         cols: u16,
-    ) -> Terminal {
-        Terminal::start(program, args, &self.home(), rows, cols)
+    ) -> TestTerminal {
+        TestTerminal::start(program, args, &self.home(), rows, cols)
     }
 
     /// The journal, as `log --json` prints it.
@@ -274,15 +283,15 @@ impl Lab {
         wait_gone(&keeper);
     }
 
-    /// Everything of this lab that runs, but for the test itself.
-    pub fn processes(&self) -> Vec<Identity> {
+    /// All running processes of this lab, but for the test itself.
+    pub fn processes(&self) -> Vec<ProcessIdentity> {
         let home = self.home().display().to_string();
-        let mut found = tree::with_mark("BERTH_HOME", &home).expect("/proc can be read").processes;
-        // Who cleared its environment still has what it inherited.
+        let mut found = process_tree::with_mark("BERTH_HOME", &home).expect("/proc can be read").processes;
+        // A process that cleared its environment still has the descriptors it inherited.
         for session in self.kept_in("sessions").into_iter().chain(self.kept_in("helpers")) {
             for lock in [session.join("run"), session.join("lease")] {
-                if matches!(probe(&lock), Ok(Some(Probe::Held))) {
-                    found.extend(tree::with_open_lock(&lock).expect("/proc can be read").processes);
+                if matches!(probe(&lock), Ok(Some(LockState::Held))) {
+                    found.extend(process_tree::with_open_lock(&lock).expect("/proc can be read").processes);
                 }
             }
         }
@@ -298,13 +307,13 @@ impl Lab {
     }
 }
 
-impl Drop for Lab {
+impl Drop for TestEnvironment {
     fn drop(&mut self) {
         for (shelf, verb) in [("sessions", &["stop"][..]), ("helpers", &["helper", "stop"])] {
             let kept = self.kept_in(shelf);
             for dir in &kept {
-                // Who plays a keeper in a thread of the test listens for ever, and holds nothing.
-                if matches!(probe(&dir.join("lease")), Ok(Some(Probe::Free))) {
+                // A test that plays a keeper in a thread listens for ever, and holds nothing.
+                if matches!(probe(&dir.join("lease")), Ok(Some(LockState::Free))) {
                     let _ = std::fs::remove_file(dir.join("sock"));
                 }
             }
@@ -322,7 +331,7 @@ impl Drop for Lab {
         }
         let left = self.processes();
         for identity in &left {
-            if let Verdict::Alive(pidfd) = identity.check() {
+            if let ProcessLiveness::Alive(pidfd) = identity.check() {
                 let _ = pidfd.signal(rustix::process::Signal::KILL.as_raw());
             }
         }
@@ -334,7 +343,7 @@ impl Drop for Lab {
         }
         let ids = all.iter().filter_map(|session| session.file_name()?.to_str());
         let groups = groups::named_after(&ids.collect::<Vec<_>>());
-        // The next test must not find them, nor whom they hold.
+        // The next test must not find the groups, nor the processes in them.
         groups.iter().for_each(|group| groups::remove(group));
         let _ = std::fs::remove_dir_all(&self.dir);
         if !std::thread::panicking() {
@@ -344,11 +353,11 @@ impl Drop for Lab {
     }
 }
 
-/// An ended process, read.
-pub fn said(output: Output) -> Said {
+/// The output and exit code of an ended process, as text.
+pub fn said(output: Output) -> CommandOutput {
     use std::os::unix::process::ExitStatusExt;
     let code = output.status.code().or(output.status.signal().map(|signal| 128 + signal)).expect("it ended");
-    Said {
+    CommandOutput {
         code,
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -356,17 +365,19 @@ pub fn said(output: Output) -> Said {
 }
 
 /// Sends a signal to exactly this process.
-pub fn signal(identity: &Identity, signal: rustix::process::Signal) {
+pub fn signal(identity: &ProcessIdentity, signal: rustix::process::Signal) {
     match identity.check() {
-        Verdict::Alive(pidfd) => pidfd.signal(signal.as_raw()).expect("our own process can be signalled"),
-        Verdict::Gone => {}
-        Verdict::CannotTell(why) => panic!("cannot tell whether {identity:?} lives: {why}"),
+        ProcessLiveness::Alive(pidfd) => {
+            pidfd.signal(signal.as_raw()).expect("our own process can be signalled")
+        }
+        ProcessLiveness::Gone => {}
+        ProcessLiveness::CannotTell(why) => panic!("cannot tell whether {identity:?} lives: {why}"),
     }
 }
 
 /// Waits until a process is gone (a zombie counts as gone).
-pub fn wait_gone(identity: &Identity) {
-    wait_until(&format!("the end of {identity:?}"), || matches!(identity.check(), Verdict::Gone));
+pub fn wait_gone(identity: &ProcessIdentity) {
+    wait_until(&format!("the end of {identity:?}"), || matches!(identity.check(), ProcessLiveness::Gone));
 }
 
 /// Waits until a child has ended, and reads its code.
@@ -374,6 +385,11 @@ pub fn wait_child(mut child: Child) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     let status = child.wait().expect("our own child");
     status.code().or(status.signal().map(|signal| 128 + signal)).expect("it ended")
+}
+
+/// The output of a child whose output is piped, once it ended.
+pub fn ended(child: Child) -> CommandOutput {
+    said(child.wait_with_output().expect("our own child"))
 }
 
 /// Tries something until it works.

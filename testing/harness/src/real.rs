@@ -1,30 +1,30 @@
 //! The real agents, with a private home and a model of their own.
 //!
-//! Promise: they see nothing of the person's: no home, no key, no variable but those listed here; their model is on
-//! loopback and dummy keys are all they have. Whoever of them is left when this is dropped fails the test; of those that
-//! berth started the lab says so.
-//! Not here: installing them (`testing/agents/install`), and what the model answers (see `fake_model::script`).
+//! Promise: they see nothing of the user's: no home, no key, no variable but those listed here; their model is on
+//! loopback and dummy keys are all they have. An agent that is left when this is dropped fails the test; the lab
+//! reports those that berth started.
+//! Not here: installing them (`testing/agents/install`), and the model's answers (see `fake_model::script`).
 //! Start with [`RealAgents::new`].
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use berth_host::identity::{Identity, Verdict};
-use berth_host::tree;
-use fake_model::Model;
+use berth_host::identity::{ProcessIdentity, ProcessLiveness};
+use berth_host::process_tree;
+use berth_test_dir::TestDir;
+use fake_model::FakeModel;
 
-use crate::terminal::Terminal;
-use crate::transcript::{Kind, Transcript};
+use crate::terminal::TestTerminal;
+use crate::transcript::{ParsedTranscript, TranscriptAgent};
 
-/// What `testing/agents/install` installs.
+/// Programs that `testing/agents/install` installs.
 const PROGRAMS: [&str; 5] = ["claude", "codex", "claude-agent-acp", "codex-acp", "node"];
 /// The only key there is.
 const KEY: &str = "test-key";
-/// How long whoever was told to end may take to do so.
+/// How long an agent that was told to end may take to do so.
 const GOODBYE: Duration = Duration::from_secs(30);
 
 /// The agents of one test.
@@ -32,27 +32,25 @@ const GOODBYE: Duration = Duration::from_secs(30);
 pub struct RealAgents {
     home: PathBuf,
     bin: PathBuf,
-    model: Model,
-    /// Removed at the end; `None` where somebody else does that.
-    own_dir: Option<PathBuf>,
+    model: FakeModel,
+    /// Removed at the end; `None` if the directory belongs to a lab.
+    own_dir: Option<TestDir>,
 }
 
 impl RealAgents {
     /// Agents for a test that has no lab.
     pub fn alone() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("berth-real-{}-{count}", std::process::id()));
+        let dir = TestDir::new();
         let mut agents = Self::new(&dir);
         agents.own_dir = Some(dir);
         agents
     }
 
-    /// A home for them below `dir` (a lab's own directory), and a model that is asked by nobody else.
+    /// Makes a home for the agents below `dir` (a lab's own directory), and a model that no other test asks.
     pub fn new(dir: &Path) -> Self {
         let bin = bin();
         let home = dir.join("agents");
-        let model = Model::start().expect("a port on loopback");
+        let model = FakeModel::start().expect("a port on loopback");
         for part in [".claude", ".codex", "tmp", "work"] {
             fs::create_dir_all(home.join(part)).expect("a home for the agents");
         }
@@ -61,18 +59,18 @@ impl RealAgents {
         agents
     }
 
-    /// Whether `testing/agents/install` was run here: [`Self::new`] fails where it was not.
+    /// True if `testing/agents/install` was run here: [`Self::new`] fails where it was not.
     pub fn are_installed() -> bool {
         let bin = bin_dir();
         PROGRAMS.iter().all(|name| bin.join(name).exists())
     }
 
-    /// Their model.
-    pub fn model(&self) -> &Model {
+    /// The fake model that these agents ask.
+    pub fn model(&self) -> &FakeModel {
         &self.model
     }
 
-    /// Their home.
+    /// The home directory of these agents.
     pub fn home(&self) -> &Path {
         &self.home
     }
@@ -111,7 +109,7 @@ impl RealAgents {
             ("ANTHROPIC_API_KEY", KEY),
             ("OPENAI_API_KEY", KEY),
             ("CLAUDE_CODE_MAX_RETRIES", "0"),
-            // None of these asks anyone but the model.
+            // These variables keep the agents from asking any server but the model.
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
             ("DISABLE_AUTOUPDATER", "1"),
             ("DISABLE_TELEMETRY", "1"),
@@ -130,8 +128,12 @@ impl RealAgents {
     }
 
     /// An agent's own terminal interface, in a terminal of its own.
-    pub fn terminal<A: AsRef<OsStr>>(&self, program: &str, args: impl IntoIterator<Item = A>) -> Terminal {
-        Terminal::start_with(&self.bin.join(program), args, &self.env(), &self.work(), 40, 120)
+    pub fn terminal<A: AsRef<OsStr>>(
+        &self,
+        program: &str,
+        args: impl IntoIterator<Item = A>,
+    ) -> TestTerminal {
+        TestTerminal::start_with(&self.bin.join(program), args, &self.env(), &self.work(), 40, 120)
     }
 
     /// Gives a command (of berth, say) the agents' variables on top of its own, in [`Self::work`].
@@ -139,24 +141,24 @@ impl RealAgents {
         command.envs(self.env()).current_dir(self.work())
     }
 
-    /// What the agents wrote of their conversations, sub-agents left out.
-    pub fn transcripts(&self) -> Vec<Transcript> {
+    /// The transcripts that the agents wrote, sub-agents left out.
+    pub fn transcripts(&self) -> Vec<ParsedTranscript> {
         let mut all = self.claude_transcripts();
         all.extend(self.codex_transcripts());
         all
     }
 
-    /// Those of Claude Code, whoever drove it.
-    pub fn claude_transcripts(&self) -> Vec<Transcript> {
+    /// The transcripts of Claude Code, under any driver.
+    pub fn claude_transcripts(&self) -> Vec<ParsedTranscript> {
         let mut found = Vec::new();
         for project in entries(&self.home.join(".claude/projects")) {
             found.extend(entries(&project).into_iter().filter(|path| is_jsonl(path)));
         }
-        found.iter().map(|path| Transcript::read(Kind::Claude, path)).collect()
+        found.iter().map(|path| ParsedTranscript::read(TranscriptAgent::Claude, path)).collect()
     }
 
-    /// Those of Codex: its rollouts.
-    pub fn codex_transcripts(&self) -> Vec<Transcript> {
+    /// The transcripts of Codex: its rollouts.
+    pub fn codex_transcripts(&self) -> Vec<ParsedTranscript> {
         let mut found = Vec::new();
         let mut places = vec![self.home.join(".codex/sessions")];
         while let Some(place) = places.pop() {
@@ -169,19 +171,36 @@ impl RealAgents {
             }
         }
         found.sort();
-        found.iter().map(|path| Transcript::read(Kind::Codex, path)).collect()
+        found.iter().map(|path| ParsedTranscript::read(TranscriptAgent::Codex, path)).collect()
     }
 
-    /// Every process that has this home, and so everything of these agents that kept its environment. What berth
-    /// started has a `BERTH_HOME` as well, and is the lab's to look after.
-    pub fn processes(&self) -> Vec<Identity> {
+    /// Every process that has this home, and so every process of these agents that kept its environment. A process that
+    /// berth started has a `BERTH_HOME` as well, and is the lab's to look after.
+    pub fn processes(&self) -> Vec<ProcessIdentity> {
         let home = self.home.display().to_string();
-        let mut found = tree::with_mark("HOME", &home).expect("/proc can be read").processes;
-        found.retain(|identity| matches!(tree::variables(identity.pid, ["BERTH_HOME"]), Ok([None])));
+        let mut found = process_tree::with_mark("HOME", &home).expect("/proc can be read").processes;
+        found.retain(|identity| matches!(process_tree::variables(identity.pid, ["BERTH_HOME"]), Ok([None])));
         found
     }
 
-    /// Settings that keep the agents from asking a person, and from asking anyone but the model.
+    /// Lets Claude Code use these tools without asking.
+    pub fn allow_claude(&self, tools: &[&str]) {
+        let settings = serde_json::json!({"permissions": {"allow": tools}});
+        fs::write(self.home.join(".claude/settings.json"), settings.to_string())
+            .expect("settings of Claude Code");
+    }
+
+    /// Sets when Codex asks (`never`, `on-request`), and what its sandbox lets it do.
+    pub fn set_codex_policy(&self, approval_policy: &str, sandbox_mode: &str) {
+        let file = self.home.join(".codex/config.toml");
+        let before = fs::read_to_string(&file).expect("settings of Codex");
+        // Before the first table.
+        let all =
+            format!("approval_policy = \"{approval_policy}\"\nsandbox_mode = \"{sandbox_mode}\"\n{before}");
+        fs::write(&file, all).expect("settings of Codex");
+    }
+
+    /// Settings that keep the agents from asking a user, and from asking any server but the model.
     fn no_dialogs(&self) {
         let work = self.work().display().to_string();
         let claude = serde_json::json!({
@@ -217,13 +236,11 @@ impl Drop for RealAgents {
         let left = self.processes();
         let named: Vec<String> = left.iter().map(|identity| described(identity.pid)).collect();
         for identity in &left {
-            if let Verdict::Alive(pidfd) = identity.check() {
+            if let ProcessLiveness::Alive(pidfd) = identity.check() {
                 let _ = pidfd.signal(rustix::process::Signal::KILL.as_raw());
             }
         }
-        if let Some(dir) = &self.own_dir {
-            let _ = fs::remove_dir_all(dir);
-        }
+        self.own_dir = None;
         if !std::thread::panicking() {
             assert!(left.is_empty(), "agents are left behind: {named:?}");
         }
@@ -240,7 +257,7 @@ fn bin_dir() -> PathBuf {
     cache.join("bin")
 }
 
-/// The same. Fails with what to do about it if they are not there.
+/// Like [`bin_dir`]. Fails with a hint if the programs are not there.
 fn bin() -> PathBuf {
     let bin = bin_dir();
     for name in PROGRAMS {

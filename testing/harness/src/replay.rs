@@ -1,30 +1,30 @@
 //! The replays in `examples/`: a bug in the naive tool, and the same scene with berth.
 //!
 //! Promise: a replay has a lab as its stage, so what it leaves behind fails the test.
-//! Start with [`Replay::run`].
+//! Start with [`ReplayReport::run`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{Lab, Said, said};
+use crate::{CommandOutput, TestEnvironment, said};
 
 /// The output of a replay: promises that each tool kept or broke, in order.
 #[derive(Debug)]
-pub struct Replay {
+pub struct ReplayReport {
     /// Exit code and output of the command.
-    pub said: Said,
+    pub said: CommandOutput,
     naive: String,
     berth: String,
 }
 
-impl Replay {
+impl ReplayReport {
     /// Runs `examples/EXAMPLE/replay` with these words, to its end.
-    pub fn run(lab: &Lab, example: &str, words: &[&str]) -> Self {
+    pub fn run(lab: &TestEnvironment, example: &str, words: &[&str]) -> Self {
         Self::of(said(Self::command(lab, example, words).output().expect("bash can be started")))
     }
 
     /// Prepares the command, without starting it.
-    pub fn command(lab: &Lab, example: &str, words: &[&str]) -> Command {
+    pub fn command(lab: &TestEnvironment, example: &str, words: &[&str]) -> Command {
         let programs = Path::new(&lab.agent()).parent().expect("a file is in a directory").to_owned();
         let path = std::env::var("PATH").expect("a path");
         let mut command = Command::new(Self::examples().join(example).join("replay"));
@@ -34,7 +34,7 @@ impl Replay {
     }
 
     /// Splits the output into the two scenes.
-    pub fn of(said: Said) -> Self {
+    pub fn of(said: CommandOutput) -> Self {
         let (naive, berth) = said.out.split_once("With berth:").unwrap_or((&said.out, ""));
         Self { naive: naive.to_owned(), berth: berth.to_owned(), said }
     }
@@ -44,8 +44,8 @@ impl Replay {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
     }
 
-    /// Fails unless the naive tool broke exactly the promises that begin with these words, and berth kept all of its own,
-    /// those among them. The exit code must say so, too.
+    /// Fails unless the naive tool broke exactly the promises that begin with these words, and berth kept all of its
+    /// own, those among them. The exit code must agree.
     #[track_caller]
     pub fn check(&self, broken: &[&str], kept: &[&str]) {
         assert_eq!(self.said.code, 0, "{self:#?}");
@@ -60,7 +60,7 @@ fn lines<'t>(text: &'t str, verdict: &str) -> Vec<&'t str> {
 }
 
 #[track_caller]
-fn begin_with(lines: &[&str], beginnings: &[&str], replay: &Replay) {
+fn begin_with(lines: &[&str], beginnings: &[&str], replay: &ReplayReport) {
     let fit = lines.len() == beginnings.len()
         && lines.iter().zip(beginnings).all(|(line, beginning)| line.starts_with(beginning));
     assert!(fit, "{lines:#?} do not begin with {beginnings:#?}: {replay:#?}");

@@ -2,26 +2,26 @@
 //!
 //! Promise: requests are numbered from 1 on; an answer that has come already is found.
 //! Not here: what the methods mean.
-//! Start with [`Rpc::ask`] and [`Rpc::answer`].
+//! Start with [`RpcClient::ask`] and [`RpcClient::answer`].
 
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::Talk;
+use crate::JsonLineProcess;
 
 /// A conversation in requests and answers.
 #[derive(Debug)]
-pub struct Rpc {
-    /// All that is said and heard.
-    pub talk: Talk,
+pub struct RpcClient {
+    /// All messages in both directions.
+    pub talk: JsonLineProcess,
     next: u64,
 }
 
-impl Rpc {
+impl RpcClient {
     /// Starts a program to talk to.
     pub fn start(command: &mut Command) -> Self {
-        Self { talk: Talk::start(command), next: 1 }
+        Self { talk: JsonLineProcess::start(command), next: 1 }
     }
 
     /// Asks, and does not wait; the number of the request.
@@ -32,12 +32,12 @@ impl Rpc {
         id
     }
 
-    /// Says something that has no answer.
+    /// Sends a message that has no answer.
     pub fn notify(&mut self, method: &str, params: Value) {
         self.talk.say(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    /// Waits for the answer to a request. It may have come already.
+    /// Waits for the answer to a request, which may have come already.
     pub fn answer(&mut self, id: u64) -> Value {
         // The other side numbers its own requests, and may use the same numbers.
         let is_it = |said: &Value| said["id"] == id && said.get("method").is_none();

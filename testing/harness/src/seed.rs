@@ -2,9 +2,9 @@
 
 /// A small deterministic generator. Its seed is printed, and `BERTH_SEED` repeats it.
 #[derive(Clone, Debug)]
-pub struct Seed(u64);
+pub struct SeededRng(u64);
 
-impl Seed {
+impl SeededRng {
     /// Takes `BERTH_SEED`, else the clock; prints it so that a failure can be repeated.
     pub fn announce(test: &str) -> Self {
         let given = std::env::var("BERTH_SEED").ok().and_then(|text| text.parse().ok());

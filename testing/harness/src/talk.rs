@@ -2,30 +2,31 @@
 //!
 //! Promise: its output is always drained; waiting for a line ends with the line, with the program's end, or with a
 //! failure that shows all that was said. A talk that is dropped kills its program, as with `kill -9`.
-//! Start with [`Talk::start`].
+//! Start with [`JsonLineProcess::start`].
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::PATIENCE;
+use crate::{PATIENCE, ProcessKillGuard};
 
-/// A conversation with a program.
+/// A conversation with a program. Killed with its input open when dropped: the reaction of a program to the end of its
+/// input is another story.
 #[derive(Debug)]
-pub struct Talk {
-    child: Child,
+pub struct JsonLineProcess {
+    child: ProcessKillGuard,
     input: Option<ChildStdin>,
     lines: Receiver<Value>,
     complaints: Option<JoinHandle<String>>,
-    /// Everything it has said so far that was waited past.
+    /// All lines that came before the ones waited for.
     pub heard: Vec<Value>,
 }
 
-impl Talk {
+impl JsonLineProcess {
     /// Starts a program to talk to.
     pub fn start(command: &mut Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -37,7 +38,7 @@ impl Talk {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let value = serde_json::from_str(&line).unwrap_or(Value::String(line));
                 if sender.send(value).is_err() {
-                    // Nobody listens any more, and the program must not notice.
+                    // The test does not listen any more, and the program must not notice.
                     continue;
                 }
             }
@@ -47,15 +48,16 @@ impl Talk {
             let _ = errors.read_to_end(&mut bytes);
             String::from_utf8_lossy(&bytes).into_owned()
         });
+        let child = ProcessKillGuard::new(child);
         Self { child, input, lines, complaints: Some(complaints), heard: Vec::new() }
     }
 
-    /// Its process.
+    /// The process id of the program.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Says something. A program that no longer listens is no failure: what it says instead is.
+    /// Sends a message. A program that no longer listens is not a failure: the test judges its answer instead.
     pub fn say(&mut self, value: &Value) {
         let input = self.input.as_mut().expect("the input is open");
         let _ = writeln!(input, "{value}").and_then(|()| input.flush());
@@ -86,7 +88,13 @@ impl Talk {
         }
     }
 
-    /// Closes its input and waits for its end; its code (128 + N for a signal) and what it said on standard error.
+    /// Kills the program now, with its input open.
+    pub fn kill(&mut self) {
+        self.child.kill_and_wait();
+    }
+
+    /// Closes the program's input and waits for its end; returns its code (128 + N for a signal)
+    /// and its standard error.
     pub fn end(mut self) -> (i32, String) {
         self.input = None;
         while self.wait_or_end(|_| false).is_some() {}
@@ -101,13 +109,5 @@ impl Talk {
         let shortened =
             self.heard.iter().map(|value| value.to_string().chars().take(400).collect::<String>());
         shortened.collect::<Vec<_>>().join("\n")
-    }
-}
-
-impl Drop for Talk {
-    fn drop(&mut self) {
-        // Killed with its input open: what a program does when its input ends is another story.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

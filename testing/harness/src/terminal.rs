@@ -1,21 +1,21 @@
-//! A real terminal with a command in it, and an emulator that shows what a person would see.
+//! A real terminal with a command in it, and an emulator that shows what a user would see.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Instant;
 
-use berth_host::identity::{Identity, Pidfd};
+use berth_host::identity::{Pidfd, ProcessIdentity};
 use berth_host::pty::Pty;
-use berth_host::spawn::{Spawn, Stdio, spawn};
-use berth_screen::{Screen, Size};
+use berth_host::spawn::{ChildStdio, SpawnOptions, spawn};
+use berth_screen::{Screen, ScreenSize};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, waitpid};
 
 use crate::{CONFIG, PATIENCE};
 
-/// A terminal.
-pub struct Terminal {
+/// A terminal with a command in it, and an emulated screen.
+pub struct TestTerminal {
     pty: Option<Pty>,
     screen: Screen,
     pid: u32,
@@ -25,7 +25,7 @@ pub struct Terminal {
     pub raw: Vec<u8>,
 }
 
-impl Terminal {
+impl TestTerminal {
     pub(crate) fn start<A: AsRef<OsStr>>(
         program: &Path,
         args: impl IntoIterator<Item = A>,
@@ -42,7 +42,7 @@ impl Terminal {
         Self::start_with(program, args, &env, &std::env::temp_dir(), rows, cols)
     }
 
-    /// The same with exactly these variables, somewhere.
+    /// Starts a command with exactly these variables, in any directory.
     pub(crate) fn start_with<A: AsRef<OsStr>>(
         program: &Path,
         args: impl IntoIterator<Item = A>,
@@ -54,27 +54,27 @@ impl Terminal {
         let (pty, slave) = Pty::open(rows, cols).expect("a terminal");
         let mut argv: Vec<OsString> = vec![program.into()];
         argv.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
-        let child = spawn(&Spawn {
+        let child = spawn(&SpawnOptions {
             program,
             args: &argv,
             env,
             cwd,
-            stdio: Stdio::Terminal(slave.as_fd()),
+            stdio: ChildStdio::Terminal(slave.as_fd()),
             keep: &[],
             cgroup: None,
             joins: &[],
         })
         .expect("the command can be started");
-        let screen = Screen::new(Size { rows, cols });
+        let screen = Screen::new(ScreenSize { rows, cols });
         Self { pty: Some(pty), screen, pid: child.pid, pidfd: child.pidfd, exit: None, raw: Vec::new() }
     }
 
     /// The command's process.
-    pub fn identity(&self) -> Identity {
-        Identity::of(self.pid).expect("the command runs")
+    pub fn identity(&self) -> ProcessIdentity {
+        ProcessIdentity::of(self.pid).expect("the command runs")
     }
 
-    /// Types.
+    /// Types keys into the terminal.
     pub fn type_keys(&mut self, keys: &str) {
         let mut keys = keys.as_bytes();
         let until = Instant::now() + PATIENCE;
@@ -82,14 +82,14 @@ impl Terminal {
             let pty = self.pty.as_ref().expect("the terminal is open");
             match rustix::io::write(&pty.master, keys) {
                 Ok(count) => keys = &keys[count..],
-                // Whoever is to read these may wait for somebody to take what it shows.
+                // The program that is to read these keys may first wait for its output to be taken.
                 Err(rustix::io::Errno::AGAIN) => drop(self.read()),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => panic!("cannot type: {error}"),
             }
             assert!(
                 Instant::now() < until,
-                "nobody takes the keys; the screen shows:\n{}",
+                "the program takes no keys; the screen shows:\n{}",
                 self.screen.text()
             );
         }
@@ -100,8 +100,7 @@ impl Terminal {
         self.drain();
     }
 
-    /// Types the same again and again until nothing of it was taken for a while, or `limit` bytes
-    /// were. Returns how many.
+    /// Types the same keys again and again until none was taken for a while, or `limit` bytes were. Returns how many.
     pub fn type_until_full(&self, keys: &[u8], limit: usize) -> usize {
         let pty = self.pty.as_ref().expect("the terminal is open");
         let mut typed = 0;
@@ -127,7 +126,7 @@ impl Terminal {
         self.wait_while(&what, |terminal| !terminal.raw.windows(bytes.len()).any(|window| window == bytes));
     }
 
-    /// Reads and waits until this is true.
+    /// Reads and waits until `happened` is true; `what` names it in the failure.
     pub fn wait_until(&mut self, what: &str, mut happened: impl FnMut(&mut Self) -> bool) {
         self.wait_while(what, |terminal| !happened(terminal));
     }
@@ -143,23 +142,23 @@ impl Terminal {
         }
     }
 
-    /// What the screen shows.
+    /// The text on the screen.
     pub fn text(&mut self) -> String {
         self.screen.text()
     }
 
-    /// What the screen is, with its modes, in canonical form.
+    /// The screen with its modes, in canonical form.
     pub fn restore(&mut self) -> Vec<u8> {
         self.screen.restore()
     }
 
-    /// Another size, as when a person drags the window's corner.
+    /// Sets another size, as when a user drags the window's corner.
     pub fn resize(&mut self, rows: u16, cols: u16) {
         self.pty.as_ref().expect("the terminal is open").resize(rows, cols).expect("a resize");
-        self.screen.resize(Size { rows, cols });
+        self.screen.resize(ScreenSize { rows, cols });
     }
 
-    /// Closes the terminal, as when a person closes the window or the connection drops.
+    /// Closes the terminal, as when a user closes the window or the connection drops.
     pub fn close(&mut self) {
         self.pty = None;
     }
@@ -197,8 +196,8 @@ impl Terminal {
         code
     }
 
-    /// Waits a little for bytes and takes them in. `false` when no more will come: the terminal is closed, or
-    /// its command is over and all it wrote was taken in.
+    /// Waits a little for bytes and takes them in. `false` when no more will come: the terminal is closed, or its
+    /// command is over and all of its output was taken in.
     fn read(&mut self) -> bool {
         let over = self.pty.is_none() || self.pidfd.has_exited();
         if over {
@@ -214,7 +213,7 @@ impl Terminal {
         while self.read_within(Timespec { tv_sec: 0, tv_nsec: 0 }) {}
     }
 
-    /// Takes in what comes within this time. `true` if there was something. It polls first, always: what was
+    /// Takes in output that comes within this time. `true` if there was some. Polls first, always: output that was
     /// written may still be on its way inside the kernel, and a poll hurries it along where a read does not.
     fn read_within(&mut self, patience: Timespec) -> bool {
         let Some(pty) = &self.pty else { return false };
@@ -231,7 +230,7 @@ impl Terminal {
     }
 }
 
-impl Drop for Terminal {
+impl Drop for TestTerminal {
     fn drop(&mut self) {
         if self.exit.is_none() {
             let _ = self.pidfd.signal(Signal::KILL.as_raw());

@@ -1,9 +1,9 @@
-//! What an agent wrote of a conversation, and whether it is one line from its beginning to its end.
+//! A transcript that an agent wrote, and a check that it is one line from its beginning to its end.
 //!
-//! Promise: only reads. A record that hangs in two places, a call with two results, a line that cannot be read: each
-//! is found and named.
+//! Promise: only reads. A record that hangs in two places, a call with two results, a line that cannot be read: each is
+//! found and named.
 //! Not here: reading transcripts for berth itself; this is the tests' second opinion, and shares no code with it.
-//! Start with [`Transcript::no_fork`].
+//! Start with [`ParsedTranscript::no_fork`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Whose transcript it is.
+/// The agent that wrote a transcript.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum TranscriptAgent {
     /// Claude Code: records with parents.
     Claude,
     /// Codex: a rollout, one item after the other.
@@ -22,27 +22,27 @@ pub enum Kind {
 
 /// A transcript, read.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Transcript {
-    /// Whose.
-    pub kind: Kind,
+pub struct ParsedTranscript {
+    /// The agent that wrote it.
+    pub kind: TranscriptAgent,
     /// The agent's own id of the conversation.
     pub id: String,
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its records.
+    /// The records, in the order of the file.
     pub records: Vec<Value>,
     /// The numbers of the lines that are not JSON, from 1.
     pub unreadable: Vec<usize>,
 }
 
-impl Transcript {
-    /// Reads a file.
-    pub fn read(kind: Kind, path: &Path) -> Self {
+impl ParsedTranscript {
+    /// Reads a transcript from a file.
+    pub fn read(kind: TranscriptAgent, path: &Path) -> Self {
         let bytes = fs::read(path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
         Self::parse(kind, path, &String::from_utf8_lossy(&bytes))
     }
 
-    fn parse(kind: Kind, path: &Path, text: &str) -> Self {
+    fn parse(kind: TranscriptAgent, path: &Path, text: &str) -> Self {
         let (mut records, mut unreadable) = (Vec::new(), Vec::new());
         for (number, line) in text.lines().enumerate() {
             match serde_json::from_str(line) {
@@ -53,19 +53,21 @@ impl Transcript {
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         // rollout-2026-11-16T08-47-41-<id>, the id with its four hyphens.
         let id = match kind {
-            Kind::Claude => stem,
-            Kind::Codex => stem.len().checked_sub(36).and_then(|at| stem.get(at..)).unwrap_or(stem),
+            TranscriptAgent::Claude => stem,
+            TranscriptAgent::Codex => {
+                stem.len().checked_sub(36).and_then(|at| stem.get(at..)).unwrap_or(stem)
+            }
         };
         Self { kind, id: id.to_owned(), path: path.to_owned(), records, unreadable }
     }
 
-    /// Checks that it is one line: no fork, no second root, each tool call with its one result, every line
+    /// Checks that the transcript is one line: no fork, no second root, each tool call with its one result, every line
     /// readable. The error says what is wrong and where.
     pub fn no_fork(&self) -> Result<(), String> {
         let found = if self.unreadable.is_empty() {
             match self.kind {
-                Kind::Claude => self.claude_is_one_line(),
-                Kind::Codex => self.codex_is_one_line(),
+                TranscriptAgent::Claude => self.claude_is_one_line(),
+                TranscriptAgent::Codex => self.codex_is_one_line(),
             }
         } else {
             Err(format!("lines {:?} are not JSON", self.unreadable))
@@ -73,11 +75,11 @@ impl Transcript {
         found.map_err(|what| format!("{}: {what}", self.path.display()))
     }
 
-    /// What users asked, in the order it was written: prompts only, no tool results and nothing the agent added.
+    /// The prompts of users, in the order they were written: no tool results and nothing the agent added.
     pub fn prompts(&self) -> Vec<String> {
         match self.kind {
-            Kind::Claude => self.tree().filter_map(claude_prompt).collect(),
-            Kind::Codex => {
+            TranscriptAgent::Claude => self.tree().filter_map(claude_prompt).collect(),
+            TranscriptAgent::Codex => {
                 let items =
                     self.records.iter().filter(|record| record["payload"]["type"] == "item_completed");
                 let said = items
@@ -88,16 +90,16 @@ impl Transcript {
         }
     }
 
-    /// What the agent answered, in the order it was written.
+    /// The answers of the agent, in the order they were written.
     pub fn answers(&self) -> Vec<String> {
         match self.kind {
-            Kind::Claude => {
+            TranscriptAgent::Claude => {
                 let said = self.tree().filter(|record| record["type"] == "assistant");
                 said.map(|record| joined(&record["message"]["content"]))
                     .filter(|text| !text.is_empty())
                     .collect()
             }
-            Kind::Codex => {
+            TranscriptAgent::Codex => {
                 let items = self.records.iter().filter(|record| record["type"] == "response_item");
                 let said = items.map(|record| &record["payload"]).filter(|item| item["role"] == "assistant");
                 said.map(|item| joined(&item["content"])).collect()
@@ -215,12 +217,12 @@ fn paired(calls: &[&str], results: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The text of a user's record, if a user said it.
+/// The text of a user's record, if it is a prompt of a user.
 fn claude_prompt(record: &Value) -> Option<String> {
     if record["type"] == "attachment" && record["attachment"]["type"] == "queued_command" {
         return record["attachment"]["prompt"].as_str().map(str::to_owned);
     }
-    // What it tells itself of its background tasks is a user's record, too.
+    // The agent's messages to itself about background tasks are records of a user as well.
     if record["type"] != "user" || record["isMeta"] == true || record["promptSource"] == "system" {
         return None;
     }
@@ -240,9 +242,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn of(kind: Kind, records: &[Value]) -> Transcript {
+    fn of(kind: TranscriptAgent, records: &[Value]) -> ParsedTranscript {
         let text: String = records.iter().map(|record| format!("{record}\n")).collect();
-        Transcript::parse(kind, Path::new("x.jsonl"), &text)
+        ParsedTranscript::parse(kind, Path::new("x.jsonl"), &text)
     }
 
     fn record(kind: &str, uuid: &str, parent: Option<&str>, content: Value) -> Value {
@@ -260,7 +262,7 @@ mod tests {
     #[test]
     fn a_line_with_attachments_and_a_tool_is_one_line() {
         let good = of(
-            Kind::Claude,
+            TranscriptAgent::Claude,
             &[
                 json!({"type": "queue-operation"}),
                 json!({"type": "custom-title", "uuid": "0", "parentUuid": null}),
@@ -296,10 +298,10 @@ mod tests {
             ),
         ];
         for (records, fault) in faults {
-            let found = of(Kind::Claude, &records).no_fork().expect_err(fault);
+            let found = of(TranscriptAgent::Claude, &records).no_fork().expect_err(fault);
             assert!(found.contains(fault), "{found} is not about {fault}");
         }
-        let torn = Transcript::parse(Kind::Claude, Path::new("x.jsonl"), "{}\n{\"type\":\n");
+        let torn = ParsedTranscript::parse(TranscriptAgent::Claude, Path::new("x.jsonl"), "{}\n{\"type\":\n");
         assert!(torn.no_fork().expect_err("a torn line").contains("lines [2]"));
     }
 
@@ -310,7 +312,7 @@ mod tests {
         let (called, gave) =
             (item("function_call", "call_id", "c"), item("function_call_output", "call_id", "c"));
         let good = [began.clone(), called.clone(), gave.clone(), ended.clone()];
-        assert_eq!(of(Kind::Codex, &good).no_fork(), Ok(()));
+        assert_eq!(of(TranscriptAgent::Codex, &good).no_fork(), Ok(()));
         let faults = [
             (vec![began.clone(), item("task_started", "turn_id", "b"), ended.clone()], "is open"),
             (vec![began.clone(), ended.clone(), began.clone()], "begins again"),
@@ -319,7 +321,7 @@ mod tests {
             (vec![began, gave], "and no call"),
         ];
         for (records, fault) in faults {
-            let found = of(Kind::Codex, &records).no_fork().expect_err(fault);
+            let found = of(TranscriptAgent::Codex, &records).no_fork().expect_err(fault);
             assert!(found.contains(fault), "{found} is not about {fault}");
         }
     }

@@ -1,4 +1,4 @@
-//! What can be typed after `berth agents`.
+//! Arguments of `berth agents`.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::duration;
 
 /// List the known agents, with version and path.
 ///
-/// The built-in ones, with what the config file adds and changes. Each program that is there is asked for
-/// its version, all at the same time. With a name, everything about that one.
+/// Lists the built-in agents, with the additions and changes of the config file. Every installed program is asked
+/// for its version, all at the same time. With NAME, prints all that is known about that agent.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 The config file is $BERTH_CONFIG, else $XDG_CONFIG_HOME/berth/config.toml, else ~/.config/berth/config.toml.
@@ -16,14 +16,14 @@ Examples:
   berth agents
   berth agents gemini             how to install it, start it, resume it
   berth agents --json | jq -r '.[] | select(.installed) | .name'")]
-pub(crate) struct Agents {
-    /// Only this one, in full
+pub(crate) struct AgentsArgs {
+    /// Show only this agent, in full
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// How long a program may take to say its version
+    /// Longest wait for a program to print its version
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// An array of objects; with a name, one object
+    /// Print an array of objects; with NAME, one object
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,4 +1,4 @@
-//! What can be typed after `berth config`.
+//! Arguments of `berth config`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,8 @@ use clap::ArgGroup;
 /// Show the settings, and where each comes from.
 ///
 /// The file is $BERTH_CONFIG, else $XDG_CONFIG_HOME/berth/config.toml, else ~/.config/berth/config.toml. Every setting
-/// that is one value has a variable, as in BERTH_UI_COLOR, which counts over the file. Secrets are shown as ***.
+/// that is a single value has an environment variable, such as BERTH_UI_COLOR, which overrides the file. Secrets are
+/// shown as ***.
 #[derive(clap::Args, Debug)]
 #[command(
     group = ArgGroup::new("task").multiple(false),
@@ -18,25 +19,25 @@ Examples:
   berth config --explain --json | jq -r '.[].variable'
   berth config --check                    exit 2 with line and column if wrong
   berth config --example > config.toml    a file to begin with
-  BERTH_UI_COLOR=never berth config       a variable counts over the file"
+  BERTH_UI_COLOR=never berth config       a variable overrides the file"
 )]
-pub(crate) struct Config {
+pub(crate) struct ConfigArgs {
     /// Explain every key, or one: its type, default, variable, and an example
     #[arg(long, value_name = "KEY", num_args = 0..=1, group = "task")]
     pub(crate) explain: Option<Option<String>>,
-    /// Print where the file is, or would be
+    /// Print the path of the file, also if it does not exist
     #[arg(long, group = "task")]
     pub(crate) path: bool,
     /// Check the file, or another one
     #[arg(long, value_name = "FILE", num_args = 0..=1, group = "task")]
     pub(crate) check: Option<Option<PathBuf>>,
-    /// Print a file with every key there is, commented out
+    /// Print a file with every key, commented out
     #[arg(long, group = "task")]
     pub(crate) example: bool,
     /// Open the file in $VISUAL or $EDITOR, and check it afterwards
     #[arg(long, group = "task")]
     pub(crate) edit: bool,
-    /// As an object; with --explain, as an array
+    /// Print an object; with --explain, an array
     #[arg(long, conflicts_with_all = ["path", "check", "example", "edit"])]
     pub(crate) json: bool,
 }

@@ -1,53 +1,53 @@
-//! What can be typed after `berth helper`.
+//! Arguments of `berth helper`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_api::helper::ReadyWhen;
+use berth_api::helper::ReadinessProbe;
 use clap::{Subcommand, ValueEnum};
 
-use super::{Log, Output, duration};
+use super::{LogArgs, OutputArgs, duration};
 
 /// Share a process between sessions: a broker, an MCP server, a dev server, a browser.
 ///
-/// A helper is started once, by the first session that asks for it, and stopped when the last session
-/// that owns it has released it, ended or died.
+/// A helper is started once, by the first session that asks for it, and stopped when its last owner has
+/// released it, ended or died.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-NAME is a helper's name, or its id. The helper of this directory comes first, then the one of the
-whole account, then the only one of that name.
+NAME is a helper's name, or its id. For a name, berth first looks for a helper of this directory, then
+for one of the whole account, then for the only helper with that name.
 
 Examples:
   berth helper ensure web --ready tcp:3000 -- npm run dev    inside a session
   berth helper ensure broker --owner fix --ready unix:broker.sock -- ./broker
-  berth helper release web                                   as its end hook
+  berth helper release web                                   as an end hook
   berth helper ls")]
-pub(crate) struct Helper {
+pub(crate) struct HelperArgs {
     #[command(subcommand)]
     pub(crate) verb: HelperVerb,
 }
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum HelperVerb {
-    Ensure(Ensure),
-    Release(Release),
-    Ls(HelperLs),
-    Show(HelperShow),
-    Stop(HelperStop),
+    Ensure(HelperEnsureArgs),
+    Release(HelperReleaseArgs),
+    Ls(HelperLsArgs),
+    Show(HelperShowArgs),
+    Stop(HelperStopArgs),
     /// Print a helper's events: its journal.
     #[command(mut_arg("session", |arg| arg.value_name("NAME").help("The helper").required(true)))]
-    Log(Log),
+    Log(LogArgs),
     /// Print a helper's raw output, from the beginning or from an offset.
     #[command(mut_arg("session", |arg| arg.value_name("NAME").help("The helper").required(true)))]
-    Output(Output),
+    Output(OutputArgs),
 }
 
 /// Make a session own a helper, and start it if it does not run.
 ///
-/// Prints where the helper is reached (`tcp:127.0.0.1:3000`, `unix:/path`), or `running` if it has no address, alone on
-/// a line, once it is ready. Exit 0 means: it is up, and this session owns it. One that is being stopped is waited for
-/// and started anew. If it runs with another command this is refused.
+/// Prints the helper's address (`tcp:127.0.0.1:3000`, `unix:/path`), or `running` if it has no address, alone on
+/// a line, once the helper is ready. Exit 0 means: the helper is up, and this session owns it. If the helper is being
+/// stopped, berth waits for its end and starts it anew. If it runs with another command, this is refused.
 ///
 /// The helper gets the environment of the caller that starts it, and a terminal.
 #[derive(clap::Args, Debug)]
@@ -60,33 +60,34 @@ Examples:
 
 Ready means, without a connection being made:
   tcp:PORT     a process of the helper listens on that port
-  unix:PATH    the same for a socket (relative to the helper's directory)
+  unix:PATH    a process of the helper listens there (relative to its directory)
   line:REGEX   a line of its output, without colours, has a match
-Without --ready it is ready as soon as it runs.")]
-pub(crate) struct Ensure {
+Without --ready a helper is ready as soon as it runs.")]
+pub(crate) struct HelperEnsureArgs {
     /// The helper
     pub(crate) name: String,
-    /// The session that owns it; must be running
+    /// The session that owns the helper; must be running
     #[arg(long, value_name = "S", env = "BERTH_SESSION")]
     pub(crate) owner: Option<String>,
-    /// Who shares it: callers in this directory, or all of the account
-    #[arg(long, value_enum, default_value_t = ScopeArg::Dir)]
-    pub(crate) scope: ScopeArg,
-    /// How long it stays when its last owner has left [default: 0s]
+    /// Callers that share the helper: those in this directory, or all of the account
+    #[arg(long, value_enum, default_value_t = HelperScopeArg::Dir)]
+    pub(crate) scope: HelperScopeArg,
+    /// How long the helper stays after its last owner has left [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) idle: Option<Duration>,
-    /// What makes it ready: tcp:PORT, unix:PATH or line:REGEX
+    /// Sign that the helper is ready: tcp:PORT, unix:PATH or line:REGEX
     #[arg(long, value_name = "SIGN", value_parser = ready)]
-    pub(crate) ready: Option<ReadyWhen>,
-    /// How long it may take to get ready. The caller that starts it sets when it is ended; a later caller only how long
-    /// to wait: then this ends with exit 6, and the helper goes on
+    pub(crate) ready: Option<ReadinessProbe>,
+    /// Longest time until the helper is ready. If the caller that starts it gives this, the helper is ended after that
+    /// time. For a later caller, only this command ends after that time, with exit 6, and the helper runs on
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) ready_timeout: Duration,
-    /// The session wants it also between its turns. (Recorded and shown. A session whose agent is paused owns nothing:
-    /// let the helper linger with --idle for longer than that. It never outlives its last owner otherwise)
+    /// Note that the session needs the helper between its turns as well. (Recorded and shown only. A session whose
+    /// agent is paused owns no helper: let it stay with --idle for longer than the pause. Without --idle a helper never
+    /// outlives its last owner)
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Where to run it, and, with --scope dir, which directory it is of [default: here]
+    /// Directory to run the helper in; with --scope dir, also its scope [default: here]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Print what `helper show --json` prints
@@ -99,17 +100,18 @@ pub(crate) struct Ensure {
 
 /// End a session's ownership of a helper.
 ///
-/// The last one out stops it, after its --idle time. Returns as soon as that is recorded, and does not
-/// wait for the helper's end. Releasing twice is fine; releasing what the session never owned is refused.
+/// The release of the last owner stops the helper, after its --idle time. The command returns as soon as the release
+/// is recorded, and does not wait for the helper's end. Releasing twice is fine; releasing a helper that the session
+/// never owned is refused.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   berth helper release web              inside the session that owns it
   berth helper release web --owner fix")]
-pub(crate) struct Release {
+pub(crate) struct HelperReleaseArgs {
     /// The helper
     pub(crate) name: String,
-    /// The session that owned it
+    /// The session that owns the helper
     #[arg(long, value_name = "S", env = "BERTH_SESSION")]
     pub(crate) owner: Option<String>,
     /// Print what `helper show --json` prints
@@ -117,7 +119,7 @@ pub(crate) struct Release {
     pub(crate) json: bool,
 }
 
-/// List the helpers that are up, and who owns them.
+/// List the helpers that are up, and their owners.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "\
@@ -126,11 +128,11 @@ Examples:
   berth helper ls --all --json | jq -r '.[].name'",
     alias = "list"
 )]
-pub(crate) struct HelperLs {
-    /// Also those that are stopped
+pub(crate) struct HelperLsArgs {
+    /// List stopped helpers as well
     #[arg(short, long)]
     pub(crate) all: bool,
-    /// An array of objects, as `helper show --json` prints them
+    /// Print an array of objects, as `helper show --json` prints them
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -141,10 +143,10 @@ pub(crate) struct HelperLs {
 Examples:
   berth helper show web
   berth helper show web --json | jq -r .helper.address")]
-pub(crate) struct HelperShow {
+pub(crate) struct HelperShowArgs {
     /// The helper
     pub(crate) name: String,
-    /// As an object
+    /// Print an object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -154,7 +156,7 @@ pub(crate) struct HelperShow {
 #[command(after_help = "\
 Examples:
   berth helper stop web")]
-pub(crate) struct HelperStop {
+pub(crate) struct HelperStopArgs {
     /// The helpers
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
@@ -167,17 +169,17 @@ pub(crate) struct HelperStop {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum ScopeArg {
+pub(crate) enum HelperScopeArg {
     /// Callers in this directory
     Dir,
     /// All callers of the account
     User,
 }
 
-fn ready(text: &str) -> Result<ReadyWhen, String> {
-    let ready = ReadyWhen::parse(text).ok_or("it is tcp:PORT, unix:PATH or line:REGEX")?;
-    if let ReadyWhen::Line(pattern) = &ready {
-        berth_keeper::helpers::pattern(pattern).map_err(|error| error.to_string())?;
+fn ready(text: &str) -> Result<ReadinessProbe, String> {
+    let ready = ReadinessProbe::parse(text).ok_or("use tcp:PORT, unix:PATH or line:REGEX")?;
+    if let ReadinessProbe::Line(pattern) = &ready {
+        berth_verbs::helper::pattern(pattern).map_err(|error| error.to_string())?;
     }
     Ok(ready)
 }

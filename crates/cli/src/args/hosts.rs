@@ -1,13 +1,14 @@
-//! What can be typed about other hosts.
+//! Arguments of `berth hosts` and `berth proxy`.
 
 use clap::Subcommand;
 
 /// Manage other hosts, reached over ssh.
 ///
-/// `berth --host HOST` before a command runs it there: `berth --host box attach fix`. HOST is one that was added here,
-/// or whatever ssh understands (`user@box`, a Host of ~/.ssh/config). berth has to be there, too; nothing has to
-/// listen. `berth ls --hosts` is one list over all of them; a host that is away is shown with the age of what is known.
-/// What is called `box:fix` there can be named so everywhere: `berth attach box:fix`.
+/// `berth --host HOST` before a command runs the command there: `berth --host box attach fix`. HOST is a host that was
+/// added here, or any name that ssh understands (`user@box`, a Host of ~/.ssh/config). berth has to be installed there;
+/// no server has to listen. `berth ls --hosts` lists the sessions of all hosts; for a host that is away it shows the
+/// last known state, with its age. A session that the list calls `box:fix` has that name in every command:
+/// `berth attach box:fix`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -16,53 +17,53 @@ Examples:
   berth ls --hosts
   berth --host box attach fix
   berth send box:fix 'and now the tests' --wait")]
-pub(crate) struct Hosts {
+pub(crate) struct HostsArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<HostsVerb>,
 }
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum HostsVerb {
-    Add(HostsAdd),
-    Ls(HostsLs),
-    Rm(HostsRm),
+    Add(HostsAddArgs),
+    Ls(HostsLsArgs),
+    Rm(HostsRmArgs),
 }
 
-/// Add a host; it is asked first whether it answers.
+/// Add a host, after a check that it answers.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   berth hosts add me@box
   berth hosts add ssh://me@box:2222 --name lab --berth /opt/berth/bin/berth")]
-pub(crate) struct HostsAdd {
-    /// What ssh calls it
+pub(crate) struct HostsAddArgs {
+    /// The host, as ssh knows it: a name, USER@HOST or an ssh:// address
     #[arg(value_name = "TARGET")]
     pub(crate) target: String,
-    /// What you call it [default: the host in TARGET]
+    /// Name of the host in berth [default: the host in TARGET]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// What berth is called there [default: berth]
+    /// Path of the berth program on that host [default: berth]
     #[arg(long, value_name = "PATH")]
     pub(crate) berth: Option<String>,
-    /// Take the place of one of the same name
+    /// Replace a host of the same name
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Do not ask it
+    /// Add the host without a check
     #[arg(long)]
     pub(crate) no_check: bool,
-    /// As an object
+    /// Print an object
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// List the hosts: which answer, their versions, how many sessions.
+/// List the hosts, with state, version and number of sessions.
 #[derive(clap::Args, Debug, Default)]
 #[command(after_help = "\
 Examples:
   berth hosts ls
   berth hosts ls --json | jq -r '.[] | select(.away) | .name'")]
-pub(crate) struct HostsLs {
-    /// An array of objects, with the sessions of each
+pub(crate) struct HostsLsArgs {
+    /// Print an array of objects, with the sessions of each host
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -72,20 +73,21 @@ pub(crate) struct HostsLs {
 #[command(after_help = "\
 Examples:
   berth hosts rm box")]
-pub(crate) struct HostsRm {
-    /// Its name
+pub(crate) struct HostsRmArgs {
+    /// Name of the host
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 }
 
 /// Serve the gateway's API on stdio, for `berth --host`.
 ///
-/// `berth --host` and the gateway start it over ssh; people seldom do. It serves one connection and ends with it.
+/// `berth --host` and the gateway start this over ssh; people seldom do. The process serves one connection and ends
+/// with it.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   printf 'GET /v1/sessions HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' | berth proxy")]
-pub(crate) struct Proxy {
+pub(crate) struct ProxyArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<ProxyVerb>,
 }
@@ -95,10 +97,10 @@ pub(crate) enum ProxyVerb {
     /// Run a command for a caller on another host
     #[command(hide = true)]
     Exec {
-        /// Their version
+        /// Version of the calling berth
         #[arg(long, value_name = "VERSION")]
         from: String,
-        /// What they call this host
+        /// Name of this host on the calling host
         #[arg(long, value_name = "HOST")]
         called: Option<String>,
         /// The command

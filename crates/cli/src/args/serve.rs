@@ -1,16 +1,17 @@
-//! What can be typed about the gateway.
+//! Arguments of `berth serve` and `berth openapi`.
 
 use std::path::PathBuf;
 
-use berth_gateway::{Address, Inherited};
+use berth_gateway::{InheritedListeners, TcpAddress};
 use clap::ValueEnum;
 
 /// Serve sessions to browsers, bots and other machines.
 ///
-/// Listens on a socket in the state directory; on TCP only where --listen says. It holds no session state: end it
-/// or kill it at any time, and nothing is lost. Prints one line for each address it listens on. There is one gateway
-/// for each state directory: a second one says who is first, and ends with 4. SIGTERM ends it, SIGHUP reads the
-/// certificate again. Each option can be in the config, too: `berth config --explain serve`.
+/// The gateway listens on a socket in the state directory, and on TCP only at the addresses of --listen. It holds no
+/// session state: end it or kill it at any time, and nothing is lost. It prints one line for each address, and at a
+/// terminal a link that logs a browser in; `berth link` prints one anywhere. There is one gateway for each state
+/// directory: a second one names the first, and ends with 4. SIGTERM ends the gateway, SIGHUP makes it read the
+/// certificate again. The config file has a key for each option: `berth config --explain serve`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -18,43 +19,43 @@ Examples:
   berth serve --listen 127.0.0.1:7070
   berth serve --listen :7070 --log-format text
   berth serve --listen 0.0.0.0:7443 --tls-cert cert.pem --tls-key key.pem")]
-pub(crate) struct Serve {
-    /// Listen on this address, too: `127.0.0.1:7070`; `:7070` and `localhost:7070` are loopback; port 0 is any
+pub(crate) struct ServeArgs {
+    /// Also listen on this address: `127.0.0.1:7070`; `:7070` and `localhost:7070` are loopback; port 0 is any port
     #[arg(long, value_name = "ADDR")]
-    pub(crate) listen: Vec<Address>,
+    pub(crate) listen: Vec<TcpAddress>,
     /// The certificate for network addresses (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// The key of that certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Listen without TLS also where others could read along
+    /// Listen without TLS on network addresses as well, where others could read all traffic
     #[arg(long)]
     pub(crate) insecure_http: bool,
-    /// A name under which clients may know it, besides its addresses
+    /// Accept requests for this host name, in addition to the addresses
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
     /// Serve /metrics without a token
     #[arg(long)]
     pub(crate) open_metrics: bool,
-    /// Tell of each request on standard error, in one line
+    /// Log each request to standard error, in one line
     #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) log_format: Option<LogFormat>,
-    /// Print what it listens on as JSON, one line each
+    pub(crate) log_format: Option<LogFormatArg>,
+    /// Print the addresses as JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// What an earlier image of this process left to this one
+    /// Descriptors and number of restarts that this process inherits from its earlier program image
     #[arg(long, hide = true, value_name = "NUMBERS")]
-    pub(crate) inherit: Option<Inherited>,
+    pub(crate) inherit: Option<InheritedListeners>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Not at all
+pub(crate) enum LogFormatArg {
+    /// No log
     None,
-    /// For people
+    /// Text, for people
     Text,
-    /// For programs: one object each
+    /// JSON, for programs: one object per request
     Json,
 }
 
@@ -64,4 +65,4 @@ pub(crate) enum LogFormat {
 Examples:
   berth openapi > openapi.json
   berth openapi | jq '.paths | keys'")]
-pub(crate) struct OpenApi {}
+pub(crate) struct OpenApiArgs {}

@@ -1,4 +1,4 @@
-//! What can be typed to set berth up: completions, manual pages, services.
+//! Arguments of `berth completions`, `man`, `setup` and `demo`.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,8 @@ use clap::{Subcommand, ValueEnum};
 
 /// Print a completion script for a shell.
 ///
-/// The script asks berth itself at every Tab, so what it offers is what there is. It is best read anew with every
-/// shell, as the examples do, because it has to fit the version of berth.
+/// The script asks berth itself at every Tab, so it offers the sessions and options of that moment. Load the script in
+/// every new shell, as the examples do, because it has to fit the version of berth.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -16,14 +16,14 @@ Examples:
   source <(berth completions zsh)                in ~/.zshrc, after compinit
   berth completions fish | source                in ~/.config/fish/config.fish
   eval (berth completions elvish | slurp)        in ~/.config/elvish/rc.elv")]
-pub(crate) struct Completions {
+pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
-    pub(crate) shell: Shell,
+    pub(crate) shell: ShellKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Shell {
+pub(crate) enum ShellKind {
     Bash,
     Zsh,
     Fish,
@@ -31,8 +31,8 @@ pub(crate) enum Shell {
     Powershell,
 }
 
-impl Shell {
-    /// As the engine of completions calls it.
+impl ShellKind {
+    /// Name of the shell in the completion engine.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Bash => "bash",
@@ -51,11 +51,11 @@ Examples:
   berth man | man -l -
   berth man helper ensure | man -l -
   berth man --dir ~/.local/share/man/man1      all pages: then `man berth-send`")]
-pub(crate) struct Man {
+pub(crate) struct ManArgs {
     /// The command [default: berth itself]
     #[arg(value_name = "VERB", conflicts_with = "dir")]
     pub(crate) verb: Vec<String>,
-    /// Write the pages of all commands to this directory; it is made if it is missing
+    /// Write the pages of all commands to this directory, which is created if it is missing
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }
@@ -67,96 +67,98 @@ Examples:
   berth setup systemd --dry-run
   berth setup claude --dry-run
   berth setup codex --dry-run")]
-pub(crate) struct Setup {
+pub(crate) struct SetupArgs {
     #[command(subcommand)]
     pub(crate) verb: SetupVerb,
 }
 
-impl Setup {
-    /// Whether nothing is changed by it.
+impl SetupArgs {
+    /// True if the command changes nothing.
     pub(crate) fn only_looks(&self) -> bool {
         match &self.verb {
             SetupVerb::Systemd(args) => args.dry_run,
-            SetupVerb::Claude(SetupClaude { how }) | SetupVerb::Codex(SetupCodex { how }) => how.dry_run,
+            SetupVerb::Claude(SetupClaudeArgs { how }) | SetupVerb::Codex(SetupCodexArgs { how }) => {
+                how.dry_run
+            }
         }
     }
 }
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum SetupVerb {
-    Systemd(SetupSystemd),
-    Claude(SetupClaude),
-    Codex(SetupCodex),
+    Systemd(SetupSystemdArgs),
+    Claude(SetupClaudeArgs),
+    Codex(SetupCodexArgs),
 }
 
-/// How an agent is set up.
+/// Options of the setup of an agent.
 #[derive(clap::Args, Clone, Copy, Debug)]
-pub(crate) struct SetupHow {
-    /// Only show what would be changed, as a diff
+pub(crate) struct SetupModeArgs {
+    /// Show the changes as a diff, and change nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Take away what was set up
+    /// Undo the setup
     #[arg(long)]
     pub(crate) remove: bool,
 }
 
-/// Let every Claude Code on this account tell berth which conversation it has open, so that a second writer of one is
-/// told before its first prompt goes out.
+/// Let every Claude Code on this account tell berth which conversation it has open, so that a second writer of a
+/// conversation is warned before its first prompt goes out.
 ///
-/// Sessions that berth starts need none of this: they bring their hooks along. Written is a plugin of its own, in the
-/// directory skills/berth of Claude Code's; your settings stay as they are. docs/hooks.md says more.
+/// Sessions that berth starts need no setup: they bring their hooks along. The setup is a plugin in the directory
+/// skills/berth of Claude Code; your settings stay as they are. docs/hooks.md says more.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   berth setup claude --dry-run         shows every file it would write
   berth setup claude
   berth setup claude --remove")]
-pub(crate) struct SetupClaude {
+pub(crate) struct SetupClaudeArgs {
     #[command(flatten)]
-    pub(crate) how: SetupHow,
+    pub(crate) how: SetupModeArgs,
 }
 
 /// Let every Codex on this account tell berth which conversation it has open.
 ///
-/// Written are hooks (hooks.json, or the end of config.toml if you have hooks of your own there), which Codex runs once
-/// you trust them with /hooks, and `notify`, which it runs at once. What you wrote stays as it is.
+/// The setup writes hooks (to hooks.json, or to the end of config.toml if you have hooks of your own there), which
+/// Codex runs once you trust them with /hooks, and `notify`, which Codex runs at once. Your own lines stay as they are.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   berth setup codex --dry-run          shows every change
   berth setup codex
   berth setup codex --remove")]
-pub(crate) struct SetupCodex {
+pub(crate) struct SetupCodexArgs {
     #[command(flatten)]
-    pub(crate) how: SetupHow,
+    pub(crate) how: SetupModeArgs,
 }
 
-/// Set up a user service that sweeps every five minutes; with --gateway, another that serves.
+/// Set up a user service that sweeps every five minutes; with --gateway, a service for the gateway as well.
 ///
 /// The gateway listens where `[serve]` in the config says (`berth config --explain serve`); stopping it, or starting
 /// it again, changes nothing for any session.
 ///
-/// A keeper that died is noticed, what it left behind is ended, and policies are carried out without a command.
-/// BERTH_HOME and BERTH_CONFIG are carried over if they are set. A second time changes only what is different. Files
-/// that berth did not write are left alone.
+/// A sweep notices a keeper that died, ends the processes it left behind, and carries out policies. BERTH_HOME and
+/// BERTH_CONFIG are copied into the service if they are set. A second setup changes only what is different. Files that
+/// berth did not write are left alone.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   berth setup systemd --dry-run                  shows every file it would write
   berth setup systemd
-  berth setup systemd --gateway        `berth serve`, too, at every boot
+  berth setup systemd --gateway        also runs `berth serve` at every boot
   berth setup systemd --remove")]
-pub(crate) struct SetupSystemd {
-    /// Only say what would be done
+pub(crate) struct SetupSystemdArgs {
+    /// Print what would be done, and change nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Have `berth serve` run, too
+    /// Run `berth serve` as a service as well
     #[arg(long, conflicts_with = "remove")]
     pub(crate) gateway: bool,
-    /// Stop it all, and take the files away
+    /// Stop the services, and remove their files
     #[arg(long)]
     pub(crate) remove: bool,
-    /// Write the files also where no systemd of yours answers (in an image, over SSH without a login)
+    /// Write the files even if your systemd does not answer (in an image, over SSH without a login)
     #[arg(long, conflicts_with = "remove")]
     pub(crate) force: bool,
 }
@@ -164,8 +166,8 @@ pub(crate) struct SetupSystemd {
 /// Show berth at work in about ten seconds, with a built-in agent.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  berth demo")]
-pub(crate) struct Demo {
-    /// Be the agent of the demo, which keeps its notes there
+pub(crate) struct DemoArgs {
+    /// Run as the agent of the demo, with its notes in this directory
     #[arg(long, hide = true, value_name = "DIR")]
     pub(crate) agent: Option<std::path::PathBuf>,
 }

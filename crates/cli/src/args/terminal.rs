@@ -1,12 +1,12 @@
-//! What can be typed to use a session's terminal: see it, type into it, read what it printed.
+//! Arguments of `berth attach`, `input`, `screen` and `output`, which use a session's terminal.
 
-use berth_api::record::Interface;
-use berth_api::{Code, Problem};
-use berth_verbs::config::CtrlKey;
+use berth_api::record::AgentInterface;
+use berth_api::{Problem, ProblemCode};
+use berth_config::config::CtrlKey;
 
-/// How an attached session is left.
+/// Options for leaving an attached session.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
-pub(crate) struct Leave {
+pub(crate) struct LeaveKeyArgs {
     /// The key that leaves the session running, as in ctrl-b [default: `ui.leave_key` of the config, else ctrl-\]
     #[arg(long, value_name = "KEY", value_parser = leave_key)]
     pub(crate) leave_key: Option<CtrlKey>,
@@ -18,18 +18,18 @@ fn leave_key(text: &str) -> Result<CtrlKey, String> {
 
 /// Attach to a session's terminal or chat. Ctrl-\ leaves it running.
 ///
-/// One client types, the others watch. While another client is attached this is refused (exit 4); watch
+/// One client types, the others watch. While another client is attached, attaching is refused (exit 4); watch
 /// with --observe, or take over with --take, which makes the other client an observer. An observer's terminal shows the
-/// part of the session's screen that has the cursor, whatever its size, and a line that says that it only watches.
+/// part of the session's screen around the cursor, at any size of the terminal, and a line that says "only watching".
 ///
-/// What scrolled away before is printed first, from the session's output, unless an application has the whole screen.
-/// A session that is not running can be resumed: at a terminal you are asked.
+/// Lines that scrolled off the screen are printed first, from the session's output, unless an application uses the
+/// whole screen. A session that is not running can be resumed: at a terminal you are asked.
 ///
-/// An agent that takes turns has no terminal and is talked to: Enter sends what you wrote, Alt-Enter makes a line,
+/// An agent that takes turns has a chat instead of a terminal: Enter sends your message, Alt-Enter begins a new line,
 /// Ctrl-C cancels, Ctrl-D leaves. docs/terminal.md has all keys.
 ///
 /// Claude Code and Codex have two interfaces for one conversation: --tui goes on with the agent's own interface in a
-/// terminal, --chat with the turns. The turn that runs is finished first; --now interrupts it. What waits stays in the
+/// terminal, --chat with the turns. The running turn is finished first; --now interrupts it. Queued turns stay in the
 /// queue.
 ///
 /// Leaving is exit 0. When the command ends while you are attached, its exit code is passed through
@@ -42,46 +42,48 @@ Examples:
   berth attach fix --take
   berth attach fix --tui                the agent's own interface; see --chat
   berth attach fix --leave-key ctrl-b   for a program that needs Ctrl-\\")]
-pub(crate) struct Attach {
+pub(crate) struct AttachArgs {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
     pub(crate) session: Option<String>,
-    /// Only watch
+    /// Watch without typing
     #[arg(short, long, conflicts_with = "take")]
     pub(crate) observe: bool,
     /// Take over from the client that is attached
     #[arg(short, long)]
     pub(crate) take: bool,
-    /// The most lines that are printed of what scrolled away before, up to 20000; 0 for none [default: 2000]
+    /// Number of lines to print from above the screen, at most 20000; 0 for none [default: 2000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=20_000))]
     pub(crate) lines: Option<u16>,
     #[command(flatten)]
-    pub(crate) leave: Leave,
+    pub(crate) leave: LeaveKeyArgs,
     #[command(flatten)]
-    pub(crate) switch: Switch,
+    pub(crate) switch: InterfaceArgs,
 }
 
-/// Which interface of the agent to go on with.
+/// Choice of the agent's interface.
 #[derive(clap::Args, Debug, Default)]
-pub(crate) struct Switch {
+pub(crate) struct InterfaceArgs {
     /// Go on with the agent's own interface in a terminal, in the same conversation
     #[arg(long, conflicts_with = "chat")]
     pub(crate) tui: bool,
     /// Go on with the chat: turns, in the same conversation
     #[arg(long)]
     pub(crate) chat: bool,
-    /// With --tui or --chat: interrupt the turn that runs instead of waiting for its end
+    /// With --tui or --chat: interrupt the running turn instead of waiting for its end
     #[arg(long)]
     pub(crate) now: bool,
 }
 
-impl Switch {
-    /// The interface that is wanted, if one is.
-    pub(crate) fn to(&self) -> Result<Option<Interface>, Problem> {
+impl InterfaceArgs {
+    /// The chosen interface; `None` to keep the current one.
+    pub(crate) fn to(&self) -> Result<Option<AgentInterface>, Problem> {
         match (self.tui, self.chat) {
-            (true, _) => Ok(Some(Interface::Terminal)),
-            (false, true) => Ok(Some(Interface::Chat)),
-            (false, false) if self.now => Err(Problem::new(Code::Usage, "--now goes with --tui or --chat")),
+            (true, _) => Ok(Some(AgentInterface::Terminal)),
+            (false, true) => Ok(Some(AgentInterface::Chat)),
+            (false, false) if self.now => {
+                Err(Problem::new(ProblemCode::Usage, "--now needs --tui or --chat"))
+            }
             (false, false) => Ok(None),
         }
     }
@@ -89,8 +91,8 @@ impl Switch {
 
 /// Type into a session's terminal, from a script.
 ///
-/// Refused (exit 4) while another client is attached; --take types anyway and makes it an observer. `-` types what
-/// comes on standard input; text that begins with a dash follows `--`.
+/// Refused (exit 4) while another client is attached; --take types anyway and makes that client an observer. `-` types
+/// the text from standard input; text that begins with a dash follows `--`.
 #[derive(clap::Args, Debug)]
 #[command(override_usage = "berth input [OPTIONS] <S> <TEXT>...")]
 #[command(after_help = "\
@@ -99,17 +101,17 @@ Examples:
   berth input fix $'\\x03'              Ctrl-C
   berth input fix --enter -- --help     text that begins with a dash
   git diff | berth input fix -")]
-pub(crate) struct Input {
+pub(crate) struct InputArgs {
     /// The session
     #[arg(value_name = "S")]
     pub(crate) session: String,
     /// Press Enter afterwards
     #[arg(short, long)]
     pub(crate) enter: bool,
-    /// Type although another client is attached
+    /// Type even if another client is attached
     #[arg(short, long)]
     pub(crate) take: bool,
-    /// What to type; `-` for standard input
+    /// The text to type; `-` for standard input
     #[arg(value_name = "TEXT")]
     pub(crate) text: Vec<String>,
 }
@@ -120,14 +122,14 @@ pub(crate) struct Input {
 Examples:
   berth screen fix
   berth screen fix --ansi | less -R")]
-pub(crate) struct Screen {
+pub(crate) struct ScreenArgs {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
     pub(crate) session: Option<String>,
     /// Plain text (the default)
     #[arg(long, conflicts_with = "ansi")]
     pub(crate) text: bool,
-    /// With colours
+    /// Text with colours and other styles
     #[arg(long)]
     pub(crate) ansi: bool,
 }
@@ -139,14 +141,14 @@ Examples:
   berth output tests
   berth output tests --follow | grep error
   berth output tests --from 1000")]
-pub(crate) struct Output {
+pub(crate) struct OutputArgs {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
     pub(crate) session: Option<String>,
-    /// Go on until the run ends
+    /// Follow new output until the run ends
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Begin at this byte
+    /// Begin at this byte of the output
     #[arg(long, value_name = "OFFSET", default_value_t = 0)]
     pub(crate) from: u64,
 }

@@ -1,4 +1,4 @@
-//! What can be typed to wait, and for what.
+//! Arguments of `berth wait`.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::duration;
 
 /// Wait for a turn, an agent, the end of a run, or a line of output.
 ///
-/// A turn (fix.3) is waited for until it is over; the exit code tells how it ended, as for `send --wait`. For a
-/// session: `idle` (nothing to do; the default where the agent takes turns), `done` (the latest turn is over,
-/// exit code as above), `needs-you` (it asks something, or its queue is held), `exit` (the run is over), or
+/// For a turn (fix.3), waits until it is over; the exit code tells how it ended, as for `send --wait`. For a
+/// session: `idle` (nothing to do; the default if the agent takes turns), `done` (the latest turn is over,
+/// exit code as above), `needs-you` (the agent asks something, or the queue is held), `exit` (the run is over), or
 /// `output:REGEX`. For `exit` the command's own code is passed through (128+N for a signal; 1 if the run was
 /// lost). For `output:REGEX` the output of the current run is searched from its beginning, without
-/// colours. Exit 6 when the time is up.
+/// colours. Exit 6 after --timeout.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -19,14 +19,14 @@ Examples:
   berth wait fix --timeout 10m           until it has nothing to do
   berth wait tests --for exit
   berth wait tests --for 'output:test result: .*'")]
-pub(crate) struct Wait {
+pub(crate) struct WaitArgs {
     /// The session, or a turn [default: the current session]
     #[arg(value_name = "S|T")]
     pub(crate) session: Option<String>,
-    /// What to wait for: idle, done, needs-you, exit, or output:REGEX
+    /// Condition to wait for: idle, done, needs-you, exit, or output:REGEX
     #[arg(long = "for", value_name = "WHAT", value_parser = wait_for)]
-    pub(crate) what: Option<WaitFor>,
-    /// Give up after this long
+    pub(crate) what: Option<WaitForArg>,
+    /// Give up after this time, with exit 6
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// Print what `show --json` prints
@@ -35,7 +35,7 @@ pub(crate) struct Wait {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum WaitFor {
+pub(crate) enum WaitForArg {
     Idle,
     Done,
     NeedsYou,
@@ -43,16 +43,16 @@ pub(crate) enum WaitFor {
     Output(regex::bytes::Regex),
 }
 
-fn wait_for(text: &str) -> Result<WaitFor, String> {
+fn wait_for(text: &str) -> Result<WaitForArg, String> {
     match text.split_once(':') {
-        None if text == "exit" => Ok(WaitFor::Exit),
-        None if text == "idle" => Ok(WaitFor::Idle),
-        None if text == "done" => Ok(WaitFor::Done),
-        None if text == "needs-you" => Ok(WaitFor::NeedsYou),
+        None if text == "exit" => Ok(WaitForArg::Exit),
+        None if text == "idle" => Ok(WaitForArg::Idle),
+        None if text == "done" => Ok(WaitForArg::Done),
+        None if text == "needs-you" => Ok(WaitForArg::NeedsYou),
         Some(("output", pattern)) => {
             let regex = regex::bytes::RegexBuilder::new(pattern).multi_line(true).build();
-            Ok(WaitFor::Output(regex.map_err(|error| error.to_string())?))
+            Ok(WaitForArg::Output(regex.map_err(|error| error.to_string())?))
         }
-        Some(_) | None => Err("wait for idle, done, needs-you, exit, or output:REGEX".to_owned()),
+        Some(_) | None => Err("use idle, done, needs-you, exit, or output:REGEX".to_owned()),
     }
 }

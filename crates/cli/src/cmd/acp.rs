@@ -1,29 +1,33 @@
-//! `berth acp`: an editor's agent.
+//! `berth acp`: serves sessions to an editor as its agent.
+//!
+//! Not here: the protocol (see `crate::acp`).
 
 use std::io::IsTerminal;
 
 use berth_api::Problem;
-use berth_verbs::agents::Table;
+use berth_config::agents::AgentTable;
 
-use crate::args::Acp;
-use crate::ctx::Ctx;
+use crate::args::AcpArgs;
+use crate::ctx::CommandContext;
 use crate::print;
 
-pub(crate) fn run(ctx: &Ctx, args: &Acp) -> Result<u8, Problem> {
-    // An editor runs in somebody's terminal and is not at it: only what is named is meant.
+pub(crate) fn run(ctx: &CommandContext, args: &AcpArgs) -> Result<u8, Problem> {
+    // An editor inherits the terminal of a user but does not use it, so the terminal's current session is not taken.
     let named = args.session.as_deref().or(ctx.session.as_deref());
     let given = named.map(|named| ctx.find(named)).transpose()?;
     if let Some(id) = &given {
-        crate::acp::takes_turns(ctx, id)?;
+        berth_adapters::acp::takes_turns(ctx, id)?;
     }
     if given.is_none() {
-        // Before the editor says a word: it shows what is wrong only if this ends with it.
-        let table = Table::load()?;
-        crate::acp::suits(table.find(&args.agent)?)?;
+        // Checked before the protocol begins: an editor shows an error only if this process ends with it.
+        let table = AgentTable::load()?;
+        berth_adapters::acp::suits(table.find(&args.agent)?)?;
     }
     if std::io::stdin().is_terminal() {
-        print::note("an editor starts this and talks to it on standard input; Ctrl-C leaves");
+        print::note(
+            "`berth acp` is started by an editor, which talks to it on standard input; Ctrl-C leaves",
+        );
     }
-    crate::acp::serve(ctx, given, args.agent.clone())?;
+    berth_adapters::acp::serve(ctx, given, args.agent.clone())?;
     Ok(0)
 }

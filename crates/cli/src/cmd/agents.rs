@@ -1,32 +1,32 @@
-//! `berth agents`: the agents there are, and which of them this host has.
+//! `berth agents`: the known agents, with path and version of those that are installed.
 
 mod version;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use serde::Serialize;
 
-use crate::agents::{Agent, Source, Table, TuiBegin};
-use crate::args::Agents;
+use crate::agents::{AgentDefinition, AgentSource, AgentTable, TuiStart};
+use crate::args::AgentsArgs;
 use crate::print;
-use crate::visible::{Paint, Visible};
-use version::{Answer, Question};
+use crate::safe_text::{SafeText, TextStyle};
+use version::{VersionQuery, VersionReply};
 
-/// What is shown of a command line in full.
+/// Length at which a command line is cut, in characters.
 const LONG: usize = 500;
 
-pub(crate) fn run(args: &Agents) -> Result<u8, Problem> {
-    let table = Table::load()?;
-    let agents: Vec<&Agent> = match &args.name {
+pub(crate) fn run(args: &AgentsArgs) -> Result<u8, Problem> {
+    let table = AgentTable::load()?;
+    let agents: Vec<&AgentDefinition> = match &args.name {
         Some(name) => vec![table.find(name)?],
         None => table.iter().collect(),
     };
     let rows = look(&agents, args.timeout)?;
     match (&args.name, args.json) {
         (Some(_), true) => rows.first().map(print::json).transpose()?.unwrap_or_default(),
-        (Some(_), false) => print::text(&rows.iter().map(|row| in_full(row, &table)).collect::<Visible>())?,
+        (Some(_), false) => print::text(&rows.iter().map(|row| in_full(row, &table)).collect::<SafeText>())?,
         (None, true) => print::json(&rows)?,
         (None, false) => {
             print::text(&table_of(&rows))?;
@@ -36,9 +36,9 @@ pub(crate) fn run(args: &Agents) -> Result<u8, Problem> {
     Ok(0)
 }
 
-/// An agent, and what was found of it.
+/// An agent with its program and version on this host.
 #[derive(Serialize)]
-struct Row<'a> {
+struct AgentRow<'a> {
     name: &'a str,
     about: Option<&'a str>,
     driver: &'static str,
@@ -46,7 +46,7 @@ struct Row<'a> {
     conversation: Option<&'a str>,
     installed: bool,
     version: Option<String>,
-    /// Why there is no version, or no program.
+    /// The reason why there is no version or no program.
     trouble: Option<String>,
     path: Option<String>,
     command: Vec<String>,
@@ -54,31 +54,35 @@ struct Row<'a> {
     install: Option<&'a str>,
     source: &'static str,
     #[serde(skip)]
-    agent: &'a Agent,
+    agent: &'a AgentDefinition,
     #[serde(skip)]
-    answer: Option<Answer>,
+    answer: Option<VersionReply>,
 }
 
-/// Looks for all of them, and asks those that are there for their versions.
-fn look<'a>(agents: &[&'a Agent], limit: Duration) -> Result<Vec<Row<'a>>, Problem> {
+/// Locates the programs of these agents, and asks the installed ones for their versions.
+fn look<'a>(agents: &[&'a AgentDefinition], limit: Duration) -> Result<Vec<AgentRow<'a>>, Problem> {
     let cwd = std::env::current_dir().map_err(|error| {
-        Problem::new(Code::Refused, format!("cannot tell which directory this is: {error}"))
+        Problem::new(ProblemCode::Refused, format!("cannot tell the current directory: {error}"))
     })?;
     let located: Vec<_> = agents.iter().map(|agent| agent.locate(&agent.command, &cwd)).collect();
-    let questions: Vec<Option<Question<'_>>> = std::iter::zip(agents, &located)
+    let questions: Vec<Option<VersionQuery<'_>>> = std::iter::zip(agents, &located)
         .map(|(agent, program)| {
             let (program, args) = (program.as_ref().ok()?, agent.version.as_ref()?);
-            Some(Question { program, args, env: &agent.env })
+            Some(VersionQuery { program, args, env: &agent.env })
         })
         .collect();
     let answers = version::ask_all(&questions, limit);
     let rows = agents.iter().zip(located).zip(answers);
-    Ok(rows.map(|((agent, program), answer)| Row::new(agent, program, answer)).collect())
+    Ok(rows.map(|((agent, program), answer)| AgentRow::new(agent, program, answer)).collect())
 }
 
-impl<'a> Row<'a> {
-    fn new(agent: &'a Agent, program: Result<PathBuf, Problem>, answer: Option<Answer>) -> Self {
-        let version = answer.as_ref().and_then(Answer::version);
+impl<'a> AgentRow<'a> {
+    fn new(
+        agent: &'a AgentDefinition,
+        program: Result<PathBuf, Problem>,
+        answer: Option<VersionReply>,
+    ) -> Self {
+        let version = answer.as_ref().and_then(VersionReply::version);
         let no_version = answer.as_ref().and_then(|answer| answer.trouble(agent));
         let (path, trouble) = match program {
             Ok(path) => (Some(path.display().to_string()), no_version),
@@ -102,7 +106,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// What stands in the column of versions.
+    /// The text in the column of versions.
     fn version_cell(&self) -> String {
         match &self.answer {
             _ if !self.installed => "not installed".to_owned(),
@@ -116,7 +120,7 @@ impl<'a> Row<'a> {
     }
 }
 
-fn table_of(rows: &[Row<'_>]) -> Visible {
+fn table_of(rows: &[AgentRow<'_>]) -> SafeText {
     let head = ["NAME", "DRIVER", "VERSION", "WHERE"].map(str::to_owned);
     let cells = rows
         .iter()
@@ -128,13 +132,13 @@ fn table_of(rows: &[Row<'_>]) -> Visible {
     let room = screen.saturating_sub(widths.iter().sum::<usize>() + 2 * 4).max(10);
     let commands = rows.iter().map(|row| print::command_line(&row.command, room));
     let commands = std::iter::once("STARTED AS".to_owned()).chain(commands);
-    let mut text = Visible::default();
+    let mut text = SafeText::default();
     for (at, (row, command)) in cells.iter().zip(commands).enumerate() {
         let is_missing = at > 0 && !rows[at - 1].installed;
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let padded = format!("{cell:width$}", width = *width);
             text.push(if is_missing && column == 2 {
-                print::painted(Paint::Dim, cell, *width)
+                print::painted(TextStyle::Dim, cell, *width)
             } else {
                 padded.into()
             });
@@ -145,9 +149,9 @@ fn table_of(rows: &[Row<'_>]) -> Visible {
     text
 }
 
-/// How to get those that are not there, in a line.
-fn missing(rows: &[Row<'_>]) -> Option<String> {
-    let missing: Vec<&Row<'_>> = rows.iter().filter(|row| !row.installed).collect();
+/// A line that says how to install a missing agent; `None` if none is missing.
+fn missing(rows: &[AgentRow<'_>]) -> Option<String> {
+    let missing: Vec<&AgentRow<'_>> = rows.iter().filter(|row| !row.installed).collect();
     let (first, install) = missing.iter().find_map(|row| Some((row.name, row.install?)))?;
     Some(match missing.len() {
         1 => format!("to install {first}: `{install}`"),
@@ -157,7 +161,7 @@ fn missing(rows: &[Row<'_>]) -> Option<String> {
     })
 }
 
-fn in_full(row: &Row<'_>, table: &Table) -> Visible {
+fn in_full(row: &AgentRow<'_>, table: &AgentTable) -> SafeText {
     let agent = row.agent;
     let line = |command: &[String]| print::command_line(command, LONG);
     let mut lines = vec![("agent", row.name.to_owned())];
@@ -176,9 +180,9 @@ fn in_full(row: &Row<'_>, table: &Table) -> Visible {
     lines.extend(row.trouble.clone().map(|trouble| ("trouble", trouble)));
     lines.push(("started as", line(&row.command)));
     for (label, begin) in [
-        ("terminal", TuiBegin::Fresh),
-        ("  new id", TuiBegin::FreshAs("ID")),
-        ("  resume", TuiBegin::Resume("ID")),
+        ("terminal", TuiStart::Fresh),
+        ("  new id", TuiStart::FreshAs("ID")),
+        ("  resume", TuiStart::Resume("ID")),
     ] {
         lines.extend(agent.tui_command(begin, &[]).ok().map(|command| (label, line(&command))));
     }
@@ -187,9 +191,9 @@ fn in_full(row: &Row<'_>, table: &Table) -> Visible {
     lines.extend((!variables.is_empty()).then(|| ("variables", variables.join(", "))));
     lines.extend(row.install.map(|install| ("install", install.to_owned())));
     let source = match (agent.source, table.config()) {
-        (Source::Config { spot }, Some(path)) => format!("config, {}:{spot}", path.display()),
-        (Source::Config { .. } | Source::BuiltIn, _) => agent.source.name().to_owned(),
+        (AgentSource::Config { spot }, Some(path)) => format!("config, {}:{spot}", path.display()),
+        (AgentSource::Config { .. } | AgentSource::BuiltIn, _) => agent.source.name().to_owned(),
     };
     lines.push(("source", source));
-    print::labelled(lines, Paint::Dim)
+    print::key_value_lines(lines, TextStyle::Dim)
 }

@@ -1,36 +1,36 @@
-//! `berth answer`: what a session's agent wants to know.
+//! `berth answer`: answers a question of a session's agent.
 //!
 //! Promise: an answer that approves something reaches the question that its writer has read, or no question: it names
-//! the question and its run, or a person at a terminal is shown the question first, or `--yes` says that any question
-//! may be meant. A refusal needs none of that.
+//! the question and its run, or berth first shows the question to a user at a terminal, or `--yes` accepts any
+//! question. A refusal needs none of that.
 //! Start with [`run`].
 
-use berth_api::turn::{Ask, Wish};
-use berth_api::{Code, Problem, Status};
-use berth_core::{Deed, Refusal};
+use berth_api::turn::{AgentQuestion, QuestionReply};
+use berth_api::{Problem, ProblemCode, SessionStatus};
+use berth_core::{CallerAction, Refusal};
 use berth_verbs::answer;
+use berth_verbs::answer::QuestionId;
 
-use crate::args::Answer;
-use crate::ctx::Ctx;
-use crate::meant::Meant;
-use crate::replies::QuestionId;
+use crate::args::AnswerArgs;
+use crate::ctx::CommandContext;
+use crate::target_session::TargetSession;
 use crate::{consent, print, tty};
 
-/// The longest command in a hint.
+/// Length at which the command in a hint is cut, in bytes.
 const COMMAND_BYTES: usize = 500;
 
-pub(crate) fn run(ctx: &Ctx, args: &Answer) -> Result<u8, Problem> {
-    let (Meant { id, handle, .. }, words) = target(ctx, args)?;
+pub(crate) fn run(ctx: &CommandContext, args: &AnswerArgs) -> Result<u8, Problem> {
+    let (TargetSession { id, handle, .. }, words) = target(ctx, args)?;
     if words.is_empty() && args.text.is_none() {
         return Err(unanswered(&ctx.status(&id)?, &handle, args.request.as_ref()));
     }
     let wish = wish(&words, args.text.clone())?;
     let (request, epoch) = match (&args.request, &wish) {
-        (Some(question), Wish::Deny { .. }) => (Some(question.request.clone()), question.epoch),
-        (None, Wish::Deny { .. }) => (None, None),
+        (Some(question), QuestionReply::Deny { .. }) => (Some(question.request.clone()), question.epoch),
+        (None, QuestionReply::Deny { .. }) => (None, None),
         (Some(QuestionId { epoch: Some(epoch), request }), _) => (Some(request.clone()), Some(*epoch)),
         (question, wish) => {
-            ctx.may(Deed::Answer, &id)?;
+            ctx.may(CallerAction::Answer, &id)?;
             let status = ctx.status(&id)?;
             let request = approved(args, &status, &handle, &words, question.as_ref(), wish)?;
             (request, Some(status.epoch))
@@ -43,47 +43,51 @@ pub(crate) fn run(ctx: &Ctx, args: &Answer) -> Result<u8, Problem> {
     Ok(0)
 }
 
-fn target(ctx: &Ctx, args: &Answer) -> Result<(Meant, Vec<String>), Problem> {
+fn target(ctx: &CommandContext, args: &AnswerArgs) -> Result<(TargetSession, Vec<String>), Problem> {
     let found = ctx.target_then(args.session.as_deref(), &args.answer);
     match (&found, &args.session) {
-        // The only word is not a session: more likely it is the answer.
+        // The only word does not name a session: more likely it is the answer.
         (Err(problem), Some(word))
-            if problem.code == Code::NotFound && args.answer.is_empty() && args.text.is_none() =>
+            if problem.code == ProblemCode::NotFound && args.answer.is_empty() && args.text.is_none() =>
         {
-            ctx.target_and(word, &[], "allow, deny or an option")
+            ctx.target_and(word, &[], "an answer (allow, deny or an option)")
         }
         _ => found,
     }
 }
 
-fn wish(words: &[String], text: Option<String>) -> Result<Wish, Problem> {
+fn wish(words: &[String], text: Option<String>) -> Result<QuestionReply, Problem> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match (words.as_slice(), text) {
-        (["allow" | "yes"], None) => Ok(Wish::Allow),
-        (["allow" | "yes", ..], _) => Err(Problem::new(Code::Usage, "`allow` takes no text and no option")
-            .hint("a reason goes with `deny`; what else the agent is to know, `berth send` it")),
-        (["deny" | "no"], reason) => Ok(Wish::Deny { reason }),
-        (["deny" | "no", reason], None) => Ok(Wish::Deny { reason: Some((*reason).to_owned()) }),
-        (["deny" | "no", ..], _) => {
-            Err(Problem::new(Code::Usage, "`deny` takes one reason").hint("put the reason in quotes"))
+        (["allow" | "yes"], None) => Ok(QuestionReply::Allow),
+        (["allow" | "yes", ..], _) => {
+            Err(Problem::new(ProblemCode::Usage, "`allow` takes no text and no option")
+                .hint("a reason goes with `deny`; send anything else with `berth send`"))
         }
-        (ids, text) => Ok(Wish::Options { ids: ids.iter().map(|id| (*id).to_owned()).collect(), text }),
+        (["deny" | "no"], reason) => Ok(QuestionReply::Deny { reason }),
+        (["deny" | "no", reason], None) => Ok(QuestionReply::Deny { reason: Some((*reason).to_owned()) }),
+        (["deny" | "no", ..], _) => {
+            Err(Problem::new(ProblemCode::Usage, "`deny` takes one reason").hint("put the reason in quotes"))
+        }
+        (ids, text) => {
+            Ok(QuestionReply::Options { ids: ids.iter().map(|id| (*id).to_owned()).collect(), text })
+        }
     }
 }
 
-/// The request that an answer approves whose question is not named, or not with its run.
+/// The request to approve, for an answer that does not name its question with its run. Asks the user if needed.
 fn approved(
-    args: &Answer,
-    status: &Status,
+    args: &AnswerArgs,
+    status: &SessionStatus,
     handle: &str,
     words: &[String],
     question: Option<&QuestionId>,
-    wish: &Wish,
+    wish: &QuestionReply,
 ) -> Result<Option<String>, Problem> {
-    // Without turns there are no questions; the keeper says so.
+    // A session without turns has no questions; the keeper refuses the answer with that reason.
     let Some(turns) = &status.turns else { return Ok(None) };
-    let id_of = |ask: &Ask| QuestionId::new(status.epoch, &ask.request);
-    let command = |ask: &Ask| {
+    let id_of = |ask: &AgentQuestion| QuestionId::new(status.epoch, &ask.request);
+    let command = |ask: &AgentQuestion| {
         let mut line = vec!["berth".to_owned(), "answer".to_owned(), handle.to_owned()];
         line.extend_from_slice(words);
         line.extend(args.text.iter().flat_map(|text| ["--text".to_owned(), text.clone()]));
@@ -96,7 +100,7 @@ fn approved(
             Some(ask) => format!("read it with `berth show {handle}`; `{}` answers it", command(ask)),
             None => format!("`berth show {handle}` lists the questions as RUN:REQUEST"),
         };
-        return Err(Problem::new(Code::Usage, what).hint(hint));
+        return Err(Problem::new(ProblemCode::Usage, what).hint(hint));
     }
     let ask = match turns.asks.as_slice() {
         [] => return Err(berth_api::problem::refusal(&Refusal::NoSuchRequest { request: None }, handle)),
@@ -104,26 +108,28 @@ fn approved(
         [first, ..] => {
             let ids: Vec<String> = turns.asks.iter().map(|ask| id_of(ask).to_string()).collect();
             let what = format!("session `{handle}` asks {} things: {}", ids.len(), ids.join(", "));
-            return Err(Problem::new(Code::Usage, what)
+            return Err(Problem::new(ProblemCode::Usage, what)
                 .hint(format!("`berth show {handle}` has them in full; as in `{}`", command(first))));
         }
     };
-    // An answer that does not fit is refused by the keeper, which says what does.
+    // The keeper refuses an answer that does not fit, and lists the answers that do.
     let fits = match wish {
-        Wish::Options { ids, .. } => ids.iter().all(|id| ask.options.iter().any(|option| option.id == *id)),
-        Wish::Allow | Wish::Deny { .. } => true,
+        QuestionReply::Options { ids, .. } => {
+            ids.iter().all(|id| ask.options.iter().any(|option| option.id == *id))
+        }
+        QuestionReply::Allow | QuestionReply::Deny { .. } => true,
     };
     let is_settled = args.yes || !fits || ask.options.is_empty();
     if !is_settled {
         let (tool, detail) = (&ask.tool, &ask.detail);
         if !tty::can_ask() {
             let what = format!("no question is named; `{handle}` asks ({}): {tool}: {detail}", id_of(ask));
-            return Err(Problem::new(Code::Usage, what)
-                .hint(format!("`{}` answers this one; --yes answers whatever is asked", command(ask))));
+            return Err(Problem::new(ProblemCode::Usage, what)
+                .hint(format!("`{}` answers this question; --yes answers any open question", command(ask))));
         }
         consent::confirm(&match wish {
-            Wish::Allow => format!("Allow {tool}: {detail}?"),
-            Wish::Deny { .. } | Wish::Options { .. } => {
+            QuestionReply::Allow => format!("Allow {tool}: {detail}?"),
+            QuestionReply::Deny { .. } | QuestionReply::Options { .. } => {
                 let answer = words.iter().chain(&args.text).cloned().collect::<Vec<_>>().join(" ");
                 format!("Answer `{answer}` to {tool}: {detail}?")
             }
@@ -132,10 +138,10 @@ fn approved(
     Ok(Some(ask.request.clone()))
 }
 
-/// A caller that names only a session wants to know what it asks.
-fn unanswered(status: &Status, handle: &str, wanted: Option<&QuestionId>) -> Problem {
+/// Tells a caller that gave no answer which question is open, and which answers fit.
+fn unanswered(status: &SessionStatus, handle: &str, wanted: Option<&QuestionId>) -> Problem {
     let asks = status.turns.as_ref().map(|turns| turns.asks.as_slice()).unwrap_or_default();
-    let is_meant = |ask: &&Ask| {
+    let is_meant = |ask: &&AgentQuestion| {
         wanted.is_none_or(|wanted| {
             wanted.request == ask.request && wanted.epoch.is_none_or(|epoch| epoch == status.epoch)
         })
@@ -160,7 +166,7 @@ fn unanswered(status: &Status, handle: &str, wanted: Option<&QuestionId>) -> Pro
         "with --request {question} answer `allow`, `deny`, or one of: {}{several}{text}{reason}",
         options.join(", ")
     );
-    Problem::new(Code::Usage, what).hint(hint)
+    Problem::new(ProblemCode::Usage, what).hint(hint)
 }
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! `berth archive`: sessions put away.
+//! `berth archive`: hides sessions from the list.
 
 use std::time::Duration;
 
-use berth_api::{Problem, SessionState, Status};
+use berth_api::{Problem, SessionState, SessionStatus};
 use berth_core::SessionId;
-use berth_store::view;
+use berth_store::session_status;
 
-use crate::args::Archive;
+use crate::args::ArchiveArgs;
 use crate::cmd::stop;
-use crate::ctx::Ctx;
-use crate::listing::Extent;
-use crate::meant::{How, Meant};
-use crate::{consent, life, print};
+use crate::ctx::CommandContext;
+use crate::listing::ListExtent;
+use crate::target_session::{TargetSession, TargetSource};
+use crate::{consent, lifecycle, print};
 
-/// How many sessions a question names.
+/// Limit of sessions that a question names.
 const NAMED: usize = 10;
 
-pub(crate) fn run(ctx: &Ctx, args: &Archive) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &ArchiveArgs) -> Result<u8, Problem> {
     let mut worst = 0;
     let archived = match args.older_than {
         Some(rest) => older_than(ctx, rest, args.yes)?,
@@ -43,51 +43,68 @@ pub(crate) fn run(ctx: &Ctx, args: &Archive) -> Result<u8, Problem> {
     Ok(worst)
 }
 
-fn named(ctx: &Ctx, args: &Archive, worst: &mut u8) -> Result<Vec<Result<Status, Problem>>, Problem> {
-    let mut meant = ctx.chosen(&args.sessions, &args.which, Extent::All, worst)?;
+fn named(
+    ctx: &CommandContext,
+    args: &ArchiveArgs,
+    worst: &mut u8,
+) -> Result<Vec<Result<SessionStatus, Problem>>, Problem> {
+    let mut meant = ctx.chosen(&args.sessions, &args.which, ListExtent::All, worst)?;
     meant.retain(|meant| {
-        let is_away =
-            || view::status(&ctx.home, &meant.id).is_ok_and(|status| status.state == SessionState::Archived);
-        meant.how != How::Matched || !is_away()
+        let is_away = || {
+            session_status::status(&ctx.home, &meant.id)
+                .is_ok_and(|status| status.state == SessionState::Archived)
+        };
+        meant.how != TargetSource::Matched || !is_away()
     });
     let ended = if args.stop { "stopped and " } else { "" };
-    if let [Meant { handle, how: How::Env | How::Terminal, .. }] = meant.as_slice() {
-        consent::ask(&format!("session `{handle}`, the current one, would be {ended}archived"), args.yes)?;
-    } else if meant.iter().any(Meant::is_implied) {
+    if let [TargetSession { handle, how: TargetSource::Env | TargetSource::Terminal, .. }] = meant.as_slice()
+    {
+        consent::require_yes(
+            &format!("session `{handle}`, the current one, would be {ended}archived"),
+            args.yes,
+        )?;
+    } else if meant.iter().any(TargetSession::is_implied) {
         let handles: Vec<&str> = meant.iter().map(|meant| meant.handle.as_str()).collect();
         let what = format!("{} would be {ended}archived: {}", sessions(handles.len()), listed(&handles));
-        consent::ask(&what, args.yes)?;
+        consent::require_yes(&what, args.yes)?;
     } else if meant.is_empty() {
-        print::note("everything that matches is archived already; nothing was done");
+        print::note("all matching sessions are archived already; nothing was done");
     }
     let ids: Vec<SessionId> = meant.into_iter().map(|meant| meant.id).collect();
     if !args.stop {
-        return Ok(ids.iter().map(|id| life::archive(ctx, id)).collect());
+        return Ok(ids.iter().map(|id| lifecycle::archive(ctx, id)).collect());
     }
     let grace_ms = u64::try_from(args.grace.as_millis()).unwrap_or(u64::MAX);
     let stopped = stop::stop_together(ctx, &ids, grace_ms);
-    Ok(stopped.zip(&ids).map(|(stopped, id)| stopped.and_then(|_| life::archive(ctx, id))).collect())
+    Ok(stopped.zip(&ids).map(|(stopped, id)| stopped.and_then(|_| lifecycle::archive(ctx, id))).collect())
 }
 
-/// Everything that nothing happened in for so long, if somebody says yes.
-fn older_than(ctx: &Ctx, rest: Duration, yes: bool) -> Result<Vec<Result<Status, Problem>>, Problem> {
+/// Archives all sessions without activity for this time, after consent.
+fn older_than(
+    ctx: &CommandContext,
+    rest: Duration,
+    yes: bool,
+) -> Result<Vec<Result<SessionStatus, Problem>>, Problem> {
     let rest_ms = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX);
-    let meant = life::at_rest_for(ctx, rest_ms)?;
+    let meant = lifecycle::at_rest_for(ctx, rest_ms)?;
     if meant.is_empty() {
         print::note("no session has been at rest for so long; nothing was done");
         return Ok(vec![]);
     }
     let handles: Vec<&str> = meant.iter().map(|(_, status)| status.handle()).collect();
-    consent::ask(&format!("{} would be archived: {}", sessions(handles.len()), listed(&handles)), yes)?;
-    Ok(meant.iter().filter_map(|(id, _)| life::archive_at_rest(ctx, id, rest_ms).transpose()).collect())
+    consent::require_yes(
+        &format!("{} would be archived: {}", sessions(handles.len()), listed(&handles)),
+        yes,
+    )?;
+    Ok(meant.iter().filter_map(|(id, _)| lifecycle::archive_at_rest(ctx, id, rest_ms).transpose()).collect())
 }
 
-/// So many sessions, in words.
+/// A number of sessions in words, as in `2 sessions`.
 pub(crate) fn sessions(count: usize) -> String {
     if count == 1 { "1 session".to_owned() } else { format!("{count} sessions") }
 }
 
-/// The first of many, in words.
+/// The first of these names, and the number of the others.
 pub(crate) fn listed(handles: &[&str]) -> String {
     let more = handles.len().saturating_sub(NAMED);
     let named = handles.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");

@@ -1,21 +1,21 @@
-//! `berth audit`: logins, refusals, answers and take-overs.
+//! `berth audit`: prints the audit log of the gateway.
 
-use berth_api::{Code, Problem};
-use berth_keeper::audit::{self, AuditEntry, AuditEvent, plain};
+use berth_api::{Problem, ProblemCode};
+use berth_store::audit::{self, AuditEntry, AuditEvent, plain};
 
-use crate::args::Audit;
-use crate::ctx::Ctx;
+use crate::args::AuditArgs;
+use crate::ctx::CommandContext;
 use crate::print;
 
-pub(crate) fn run(ctx: &Ctx, args: &Audit) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &AuditArgs) -> Result<u8, Problem> {
     let log = audit::read(ctx.home.root())
-        .map_err(|error| Problem::new(Code::Refused, format!("cannot read the audit log: {error}")))?;
+        .map_err(|error| Problem::new(ProblemCode::Refused, format!("cannot read the audit log: {error}")))?;
     let since = args.since.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let from = since.map_or(0, |time| berth_host::clock::wall_ms().saturating_sub(time));
     let mut entries: Vec<&AuditEntry> = log.entries.iter().filter(|entry| entry.at.0 >= from).collect();
     let entries = entries.split_off(entries.len().saturating_sub(args.lines));
     if entries.is_empty() && !args.json {
-        print::note("nothing is in the audit log for that time");
+        print::note("the audit log has no lines for that time");
     }
     let mut text = String::new();
     for entry in entries {
@@ -32,7 +32,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Audit) -> Result<u8, Problem> {
 /// An entry as one line of JSON. The file may have been edited, so control characters are removed here as well.
 fn object(entry: &AuditEntry) -> Result<String, Problem> {
     let json = serde_json::to_string(entry)
-        .map_err(|error| Problem::new(Code::Bug, format!("cannot print an entry: {error}")))?;
+        .map_err(|error| Problem::new(ProblemCode::Bug, format!("cannot print an entry: {error}")))?;
     Ok(json.chars().filter(|c| !c.is_control()).collect())
 }
 

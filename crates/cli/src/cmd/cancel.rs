@@ -1,14 +1,14 @@
-//! `berth cancel`: cancel a queued or running turn.
+//! `berth cancel`: cancels a queued or running turn, and waits for its end.
 
 use std::time::Instant;
 
-use berth_api::{Code, Problem, TurnState};
+use berth_api::{Problem, ProblemCode, TurnState};
 
-use crate::args::Cancel;
-use crate::ctx::Ctx;
+use crate::args::CancelArgs;
+use crate::ctx::CommandContext;
 use crate::{print, turns};
 
-pub(crate) fn run(ctx: &Ctx, args: &Cancel) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &CancelArgs) -> Result<u8, Problem> {
     let (id, number) = turns::find(ctx, &args.turn, None)?;
     let mut view = turns::cancel(ctx, &id, number)?;
     let until = Instant::now() + turns::CANCEL_TAKES;
@@ -21,6 +21,6 @@ pub(crate) fn run(ctx: &Ctx, args: &Cancel) -> Result<u8, Problem> {
         print::note(&format!("turn {} {}", view.turn, view.state));
     }
     let is_withdrawn = matches!(view.state, TurnState::Cancelled | TurnState::Interrupted);
-    // Else it was done before the agent could be told.
-    Ok(if is_withdrawn { 0 } else { Code::Refused.exit_code() })
+    // Any other state means that the turn was over before the agent heard of the cancellation.
+    Ok(if is_withdrawn { 0 } else { ProblemCode::Refused.exit_code() })
 }

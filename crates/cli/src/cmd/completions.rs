@@ -1,30 +1,31 @@
-//! `berth completions`: the script with which a shell asks berth what to offer.
+//! `berth completions`: prints the script with which a shell asks berth for completions.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_host::spawn::find_program;
 use clap_complete::env::Shells;
 
-use crate::args::Completions;
-use crate::{complete, print};
+use crate::args::CompletionsArgs;
+use crate::{completion, print};
 
-pub(crate) fn run(args: &Completions) -> Result<u8, Problem> {
+pub(crate) fn run(args: &CompletionsArgs) -> Result<u8, Problem> {
     let shells = Shells::builtins();
     let shell = shells.completer(args.shell.name()).expect("clap knows the shells that can be named");
     let mut script = Vec::new();
     shell
-        .write_registration(complete::VARIABLE, "berth", "berth", &program()?, &mut script)
-        .map_err(|error| Problem::new(Code::Bug, format!("cannot make the script: {error}")))?;
+        .write_registration(completion::VARIABLE, "berth", "berth", &program()?, &mut script)
+        .map_err(|error| Problem::new(ProblemCode::Bug, format!("cannot make the script: {error}")))?;
     print::raw(&script)?;
     Ok(0)
 }
 
-/// How the script calls berth: by its name if that means this program, else by its place.
+/// The command with which the script calls berth: its name if PATH leads to this program, else its full path.
 fn program() -> Result<String, Problem> {
-    let trouble =
-        |what: String| Problem::new(Code::Refused, what).hint("put berth into a directory that is in PATH");
+    let trouble = |what: String| {
+        Problem::new(ProblemCode::Refused, what).hint("put berth into a directory that is in PATH")
+    };
     let ours = std::env::current_exe().and_then(|path| path.canonicalize());
     let ours = ours.map_err(|error| trouble(format!("cannot tell where this program is: {error}")))?;
     let path = std::env::var_os("PATH");

@@ -1,19 +1,19 @@
-//! `berth config`: the settings that hold, what each key means, and whether the file is right.
+//! `berth config`: shows the effective settings, explains the keys, and checks or edits the file.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use serde_json::{Value, json};
 
-use crate::agents::Table;
+use crate::agents::AgentTable;
 use crate::args;
-use crate::config::{self, Color, Config, Origin, Setting, explain, registry};
+use crate::config::{self, ColorMode, Config, ConfigSetting, SettingOrigin, explain, registry};
 use crate::{print, tty, ui};
 
-pub(crate) fn run(args: &args::Config) -> Result<u8, Problem> {
+pub(crate) fn run(args: &args::ConfigArgs) -> Result<u8, Problem> {
     if let Some(key) = &args.explain {
         match args.json {
             true => print::json(&explained(key.as_deref())?)?,
@@ -33,18 +33,18 @@ pub(crate) fn run(args: &args::Config) -> Result<u8, Problem> {
     Ok(0)
 }
 
-/// What holds, and who says so.
+/// Prints the effective settings, each with its origin.
 fn show(json: bool) -> Result<(), Problem> {
     let mut config = Config::load()?;
     if let Some(color) = ui::options().color {
-        override_with(&mut config.settings, "ui", "color", color, Origin::Flag("--color"));
+        override_with(&mut config.settings, "ui", "color", color, SettingOrigin::Flag("--color"));
     }
     let (path, is_there) = (config.path.clone(), config.is_there);
-    // A built-in agent has its own page, and most of its keys are in no file.
-    let is_told = |setting: &&Setting| !setting.table.contains('.') || setting.value.is_some();
-    let told: Vec<Setting> = config.settings.iter().filter(is_told).cloned().collect();
-    // What is wrong beside the built-in agents is wrong.
-    Table::new(config)?;
+    // Unset keys of nested tables are left out: most keys of built-in agents are unset, and `berth agents` shows those.
+    let is_told = |setting: &&ConfigSetting| !setting.table.contains('.') || setting.value.is_some();
+    let told: Vec<ConfigSetting> = config.settings.iter().filter(is_told).cloned().collect();
+    // The table of agents finds mistakes that reading the file alone does not find.
+    AgentTable::new(config)?;
     let file = path.as_ref().map(|path| path.display().to_string());
     if json {
         let rows: Vec<Value> = told.iter().map(|setting| object(setting, file.as_deref())).collect();
@@ -54,51 +54,57 @@ fn show(json: bool) -> Result<(), Problem> {
     match (&file, is_there) {
         (Some(file), true) => print::note(&format!("the file is {file}")),
         (Some(file), false) => {
-            print::note(&format!("there is no {file}; `berth config --edit` begins one"));
+            print::note(&format!("the file {file} does not exist; `berth config --edit` creates it"));
         }
         (None, _) => print::note("there is no place for a config file: neither BERTH_CONFIG nor HOME is set"),
     }
     Ok(())
 }
 
-fn override_with(settings: &mut [Setting], table: &str, key: &str, color: Color, origin: Origin) {
-    let same = |setting: &&mut Setting| setting.table == table && setting.key.name == key;
+fn override_with(
+    settings: &mut [ConfigSetting],
+    table: &str,
+    key: &str,
+    color: ColorMode,
+    origin: SettingOrigin,
+) {
+    let same = |setting: &&mut ConfigSetting| setting.table == table && setting.key.name == key;
     if let Some(setting) = settings.iter_mut().find(same) {
         (setting.value, setting.origin) = (Some(json!(color.name())), origin);
     }
 }
 
-fn object(setting: &Setting, file: Option<&str>) -> Value {
+fn object(setting: &ConfigSetting, file: Option<&str>) -> Value {
     let mut object = json!({
         "key": format!("{}.{}", setting.table, setting.key.name),
         "value": setting.value,
         "from": match &setting.origin {
-            Origin::Default => "default",
-            Origin::File(_) => "file",
-            Origin::Environment(_) => "environment",
-            Origin::Flag(_) => "flag",
+            SettingOrigin::Default => "default",
+            SettingOrigin::File(_) => "file",
+            SettingOrigin::Environment(_) => "environment",
+            SettingOrigin::Flag(_) => "flag",
         },
     });
     match &setting.origin {
-        Origin::Default => {}
-        Origin::File(spot) => {
+        SettingOrigin::Default => {}
+        SettingOrigin::File(spot) => {
             object["file"] = json!(file);
             (object["line"], object["column"]) = (json!(spot.line), json!(spot.column));
         }
-        Origin::Environment(name) => object["variable"] = json!(name),
-        Origin::Flag(name) => object["flag"] = json!(name),
+        SettingOrigin::Environment(name) => object["variable"] = json!(name),
+        SettingOrigin::Flag(name) => object["flag"] = json!(name),
     }
     object
 }
 
-fn table_of(settings: &[Setting], file: Option<&str>) -> String {
-    let from = |setting: &Setting| match &setting.origin {
-        Origin::Default => "default".to_owned(),
-        Origin::File(spot) => format!("{}:{spot}", file.unwrap_or("the file")),
-        Origin::Environment(name) => format!("${name}"),
-        Origin::Flag(name) => (*name).to_owned(),
+fn table_of(settings: &[ConfigSetting], file: Option<&str>) -> String {
+    let from = |setting: &ConfigSetting| match &setting.origin {
+        SettingOrigin::Default => "default".to_owned(),
+        SettingOrigin::File(spot) => format!("{}:{spot}", file.unwrap_or("the file")),
+        SettingOrigin::Environment(name) => format!("${name}"),
+        SettingOrigin::Flag(name) => (*name).to_owned(),
     };
-    let value = |setting: &Setting| match &setting.value {
+    let value = |setting: &ConfigSetting| match &setting.value {
         None => "-".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
@@ -114,19 +120,20 @@ fn table_of(settings: &[Setting], file: Option<&str>) -> String {
     rows.iter().map(|row| format!("{:key$}  {:value$}  {}\n", row[0], row[1], row[2])).collect()
 }
 
-/// Every key, or those that are wanted, for programs.
+/// Every key, or the wanted ones, for programs.
 fn explained(wanted: Option<&str>) -> Result<Vec<Value>, Problem> {
-    // Refused as people are, in the same words.
+    // An unknown key is refused here, with the message that the text form has.
     explain::text(wanted)?;
     let all = registry::TABLES.iter().flat_map(|table| table.keys.iter().map(move |key| (*table, key)));
-    let wanted = all.filter(|(table, key)| wanted.is_none_or(|wanted| explain::is_meant(table, key, wanted)));
-    let object = |(table, key): (&registry::Table, &registry::Key)| {
+    let wanted =
+        all.filter(|(table, key)| wanted.is_none_or(|wanted| explain::matches_name(table, key, wanted)));
+    let object = |(table, key): (&registry::TableSpec, &registry::KeySpec)| {
         json!({
             "key": format!("{}.{}", table.path, key.name),
             "type": key.kind.words(),
             "default": match key.otherwise {
-                registry::Otherwise::Value(value) => Some(value),
-                registry::Otherwise::Unset(_) => None,
+                registry::DefaultValue::Value(value) => Some(value),
+                registry::DefaultValue::Unset(_) => None,
             },
             "variable": table.variable(key),
             "example": key.sample(),
@@ -143,14 +150,14 @@ fn check(file: Option<&Path>) -> Result<(), Problem> {
     };
     let config = Config::load_from(path.clone())?;
     if !config.is_there && file.is_some() {
-        return Err(Problem::new(Code::NotFound, format!("there is no file {}", path.display()))
+        return Err(Problem::new(ProblemCode::NotFound, format!("there is no file {}", path.display()))
             .hint("`berth config --path` says where berth looks for its own"));
     }
     let is_there = config.is_there;
-    Table::new(config)?;
+    AgentTable::new(config)?;
     print::note(&match is_there {
-        true => format!("{} is right", path.display()),
-        false => format!("there is no {}, and nothing wrong with that", path.display()),
+        true => format!("{} is valid", path.display()),
+        false => format!("{} does not exist; no config file is needed", path.display()),
     });
     Ok(())
 }
@@ -159,28 +166,36 @@ fn edit() -> Result<(), Problem> {
     let path = place()?;
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let editor = set("VISUAL").or_else(|| set("EDITOR")).ok_or_else(|| {
-        Problem::new(Code::Refused, "neither VISUAL nor EDITOR says which editor is yours")
-            .hint(format!("edit {} as you like, then `berth config --check`", path.display()))
+        Problem::new(ProblemCode::Refused, "no editor is set: neither VISUAL nor EDITOR has a value").hint(
+            format!(
+                "set VISUAL or EDITOR, or edit {} yourself and run `berth config --check`",
+                path.display()
+            ),
+        )
     })?;
     if !tty::is_interactive() {
-        return Err(Problem::new(Code::Usage, "an editor needs a terminal on standard input and output")
-            .hint(format!("write {} and run `berth config --check`", path.display())));
+        return Err(Problem::new(
+            ProblemCode::Usage,
+            "an editor needs a terminal on standard input and output",
+        )
+        .hint(format!("write {} and run `berth config --check`", path.display())));
     }
     begin_file(&path)?;
-    // As git does: the variable may have options in it, and is for a shell.
+    // A shell runs the editor, as in git, because the variable may have options in it.
     let script = r#"eval "$BERTH_EDITOR \"\$1\"""#;
     let ended =
         Command::new("sh").args(["-c", script, "sh"]).arg(&path).env("BERTH_EDITOR", &editor).status();
     match ended {
         Ok(status) if status.success() => check(None),
-        Ok(status) => Err(Problem::new(Code::Refused, format!("the editor failed: {status}"))
-            .hint("`berth config --check` says whether the file is right")),
-        Err(error) => Err(Problem::new(Code::Refused, format!("cannot start the editor: {error}"))
-            .hint("set VISUAL or EDITOR to one that is there")),
+        Ok(status) => Err(Problem::new(ProblemCode::Refused, format!("the editor failed: {status}"))
+            .hint("`berth config --check` says whether the file is valid")),
+        Err(error) => Err(Problem::new(ProblemCode::Refused, format!("cannot start the editor: {error}"))
+            .hint("set VISUAL or EDITOR to an installed editor")),
     }
 }
 
-/// Somebody's first file has every key in it, commented out. Nobody else may read it: a webhook may have a secret.
+/// Creates the config file with every key commented out, unless it exists. Only its owner may read it: a webhook may
+/// contain a secret.
 fn begin_file(path: &Path) -> Result<(), Problem> {
     let begun = || -> std::io::Result<()> {
         path.parent().map(std::fs::create_dir_all).transpose()?;
@@ -192,17 +207,17 @@ fn begin_file(path: &Path) -> Result<(), Problem> {
         }
     };
     begun().map_err(|error| {
-        Problem::new(Code::Refused, format!("cannot begin {}: {error}", path.display()))
-            .hint("BERTH_CONFIG=FILE names another place")
+        Problem::new(ProblemCode::Refused, format!("cannot create {}: {error}", path.display()))
+            .hint("BERTH_CONFIG=FILE names another file")
     })
 }
 
 fn place() -> Result<PathBuf, Problem> {
     config::path().ok_or_else(|| {
         Problem::new(
-            Code::Refused,
+            ProblemCode::Refused,
             "there is no place for a config file: neither BERTH_CONFIG nor HOME is set",
         )
-        .hint("name one with BERTH_CONFIG=FILE")
+        .hint("name a file with BERTH_CONFIG=FILE")
     })
 }

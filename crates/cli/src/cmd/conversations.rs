@@ -1,27 +1,30 @@
-//! `berth ls --foreign`, `berth transcript ls` and `berth transcript show`: conversations that agents keep.
+//! `berth ls --foreign`, `berth transcript ls` and `transcript show`: conversations that agents record themselves.
 
 use std::path::{Path, PathBuf};
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_verbs::export::exchange;
-use berth_verbs::foreign::{self, Conversation, Found, Holder, USUAL_PAST, Wanted, said};
-use berth_verbs::records;
+use berth_verbs::foreign::{
+    self, AgentConversation, ConversationFilter, ConversationHolder, ConversationList, USUAL_PAST,
+    conversation_text,
+};
+use berth_verbs::transcript_files;
 
-use crate::args::{Ls, TranscriptLs, TranscriptShow};
-use crate::ctx::Ctx;
+use crate::args::{LsArgs, TranscriptLsArgs, TranscriptShowArgs};
+use crate::ctx::CommandContext;
 use crate::listing::row::short_home;
-use crate::width::{cut, cut_front, one_line, width};
+use crate::text_width::{cut, cut_front, one_line, width};
 use crate::{print, tty};
 
-/// How much of an id a terminal shows: enough to tell apart what began in the same second.
+/// Length of an id on a terminal, in characters: enough to tell conversations of one second apart.
 const SHORT_ID: usize = 13;
-/// How wide the column of directories gets on a terminal.
+/// Widest column of directories on a terminal.
 const WIDEST_DIR: usize = 30;
-/// How wide the column of holders gets on a terminal.
+/// Widest column of holders on a terminal.
 const WIDEST_HOLDER: usize = 24;
 
-/// `berth ls --foreign`.
-pub(crate) fn foreign(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
+/// Runs `berth ls --foreign`.
+pub(crate) fn foreign(ctx: &CommandContext, args: &LsArgs) -> Result<u8, Problem> {
     let under = match (&args.which.cwd, args.which.here) {
         (Some(dir), _) => Some(directory(dir)?),
         (None, true) => Some(directory(Path::new("."))?),
@@ -34,7 +37,7 @@ pub(crate) fn foreign(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
         }
     };
     let agent = args.which.agent.as_deref().map(foreign::kind).transpose()?;
-    let found = foreign::list(ctx, &Wanted { agent, under, ours_too: false, limit });
+    let found = foreign::list(ctx, &ConversationFilter { agent, under, ours_too: false, limit });
     if args.ids {
         let ids: String = found.conversations.iter().map(|one| format!("{}\n", one.id)).collect();
         print::text(&ids)?;
@@ -44,21 +47,21 @@ pub(crate) fn foreign(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
     shown(&found, args.json, nothing, "`berth ls --foreign --all`")
 }
 
-/// `berth transcript ls`.
-pub(crate) fn list(ctx: &Ctx, args: &TranscriptLs) -> Result<u8, Problem> {
+/// Runs `berth transcript ls`.
+pub(crate) fn list(ctx: &CommandContext, args: &TranscriptLsArgs) -> Result<u8, Problem> {
     let agent = args.agent.as_deref().map(foreign::kind).transpose()?;
     let under = args.cwd.as_deref().map(directory).transpose()?;
     let limit = args.limit.map_or(USUAL_PAST, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let limit = (!args.all).then_some(limit);
-    let found = foreign::list(ctx, &Wanted { agent, under, ours_too: true, limit });
+    let found = foreign::list(ctx, &ConversationFilter { agent, under, ours_too: true, limit });
     shown(&found, args.json, "no conversations", "`berth transcript ls --all`")
 }
 
-/// `berth transcript show`.
-pub(crate) fn show(ctx: &Ctx, args: &TranscriptShow) -> Result<u8, Problem> {
-    // A file that somebody names is read, wherever it is: a copy, or one from another account.
-    let file = records::one_meant(ctx, &args.conversation)?;
-    let said = said::read(&file)?;
+/// Runs `berth transcript show`.
+pub(crate) fn show(ctx: &CommandContext, args: &TranscriptShowArgs) -> Result<u8, Problem> {
+    // A named file is read wherever it is: it may be a copy, or come from another account.
+    let file = transcript_files::resolve_path(ctx, &args.conversation)?;
+    let said = conversation_text::read(&file)?;
     if args.json {
         print::json(&said)?;
     } else {
@@ -67,7 +70,7 @@ pub(crate) fn show(ctx: &Ctx, args: &TranscriptShow) -> Result<u8, Problem> {
         }
     }
     if said.cut {
-        print::note(&format!("there is more than is shown: {}", file.display()));
+        print::note(&format!("the conversation is longer than shown; the whole is in {}", file.display()));
     }
     if said.bad_lines > 0 {
         print::note(&format!("{} lines cannot be read", said.bad_lines));
@@ -75,14 +78,14 @@ pub(crate) fn show(ctx: &Ctx, args: &TranscriptShow) -> Result<u8, Problem> {
     Ok(0)
 }
 
-/// A directory as agents record it. It may be gone by now.
+/// The absolute path of a directory, as agents record it. The directory may no longer exist.
 pub(crate) fn directory(dir: &Path) -> Result<PathBuf, Problem> {
     std::fs::canonicalize(dir).or_else(|_| std::path::absolute(dir)).map_err(|error| {
-        Problem::new(Code::Usage, format!("cannot use the directory {}: {error}", dir.display()))
+        Problem::new(ProblemCode::Usage, format!("cannot use the directory {}: {error}", dir.display()))
     })
 }
 
-fn shown(found: &Found, json: bool, nothing: &str, all: &str) -> Result<u8, Problem> {
+fn shown(found: &ConversationList, json: bool, nothing: &str, all: &str) -> Result<u8, Problem> {
     if json {
         print::json(&found.conversations)?;
         return told(found);
@@ -98,23 +101,24 @@ fn shown(found: &Found, json: bool, nothing: &str, all: &str) -> Result<u8, Prob
     told(found)
 }
 
-/// What could not be looked at.
-fn told(found: &Found) -> Result<u8, Problem> {
+/// Prints the problems of a search, and returns its exit code.
+fn told(found: &ConversationList) -> Result<u8, Problem> {
     for why in &found.damaged {
-        print::problem(&Problem::new(Code::Refused, why.clone()));
+        print::problem(&Problem::new(ProblemCode::Refused, why.clone()));
     }
-    Ok(if found.damaged.is_empty() { 0 } else { Code::Refused.exit_code() })
+    Ok(if found.damaged.is_empty() { 0 } else { ProblemCode::Refused.exit_code() })
 }
 
-/// Who has it open. Where they are is mostly where it was had, which has a column of its own.
-fn holder_line(holder: &Holder) -> String {
+/// The process that has the conversation open. Its directory is left out: it is nearly always that of the conversation,
+/// which has a column of its own.
+fn holder_line(holder: &ConversationHolder) -> String {
     match &holder.terminal {
         Some(terminal) => format!("pid {} on {}", holder.pid, terminal.display()),
         None => format!("pid {}", holder.pid),
     }
 }
 
-fn table(all: &[Conversation]) -> String {
+fn table(all: &[AgentConversation]) -> String {
     let is_terminal = print::is_terminal();
     let columns = is_terminal.then(|| tty::size().map(|size| usize::from(size.cols))).flatten();
     let has_sessions = all.iter().any(|one| one.session.is_some());
@@ -132,7 +136,14 @@ fn table(all: &[Conversation]) -> String {
             (Some(session), true) => session.handle().to_owned(),
             (None, true) => "-".to_owned(),
         };
-        rows.push([id, one.agent.clone(), print::ago(one.last_activity_at), holder, dir, one_line(words)]);
+        rows.push([
+            id,
+            one.agent.clone(),
+            print::age_since(one.last_activity_at),
+            holder,
+            dir,
+            one_line(words),
+        ]);
     }
     if columns.is_some() {
         for row in &mut rows {

@@ -1,4 +1,8 @@
-//! `berth demo`: the promise, shown with real processes in a state directory of its own.
+//! `berth demo`: shows a session that survives a lost connection and a killed keeper.
+//!
+//! Promise: real processes run in a new state directory; at the end, and after a signal, the processes are ended and
+//! the directory is removed.
+//! Not here: the scripted agent (see `agent`).
 
 mod agent;
 
@@ -10,45 +14,45 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use berth_api::{Code, Problem};
-use berth_host::identity::{Identity, Pidfd, Verdict};
+use berth_api::{Problem, ProblemCode};
+use berth_host::identity::{Pidfd, ProcessIdentity, ProcessLiveness};
 use berth_host::pty::Pty;
 use berth_host::signals::SignalFd;
-use berth_host::spawn::{Spawn, Stdio as SpawnStdio, spawn};
+use berth_host::spawn::{ChildStdio as SpawnStdio, SpawnOptions, spawn};
 use rustix::process::Signal;
 
 use crate::args;
 use crate::print;
-use crate::visible::Visible;
+use crate::safe_text::SafeText;
 
-/// What the demo's session is called.
+/// Name of the demo's session.
 const NAME: &str = "builder";
-/// What people would ask for.
+/// The prompt of the first turn.
 const PROMPT: &str = "fix the tests";
-/// How long a person has to read a step.
+/// Pause before each step, for reading the one before.
 const TO_READ: Duration = Duration::from_secs(1);
-/// How long anything may take that the demo waits for.
+/// Limit of each wait of the demo.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(crate) fn run(args: &args::Demo) -> Result<u8, Problem> {
+pub(crate) fn run(args: &args::DemoArgs) -> Result<u8, Problem> {
     if let Some(dir) = &args.agent {
         return agent::run(dir);
     }
-    let demo = Demo::new()?;
+    let demo = DemoRun::new()?;
     let played = play(&demo);
     match demo.signalled() {
-        // Dropping the demo clears up, whatever it was interrupted in.
+        // Dropping the demo cleans up after an interruption at any step.
         Some(signal) => Ok(u8::try_from(128 + signal).unwrap_or(255)),
         None => played,
     }
 }
 
-fn play(demo: &Demo) -> Result<u8, Problem> {
+fn play(demo: &DemoRun) -> Result<u8, Problem> {
     let began = Instant::now();
     say("berth keeps the sessions of AI agents. This takes about ten seconds, with a\n\
          built-in agent that follows a script, in a directory of its own.");
 
-    demo.step("1. An agent starts in a session of its own. No daemon, nothing to install.");
+    demo.step("1. An agent (a stand-in) starts in a session of its own. No daemon needed.");
     demo.show(&["run", "-d", "--agent", "demo", "--name", NAME])?;
 
     demo.step("2. It gets a turn. You watch, and your SSH connection dies (kill -9).");
@@ -65,17 +69,19 @@ fn play(demo: &Demo) -> Result<u8, Problem> {
 
     demo.step("3. The worst, in mid-turn: kill -9 of the keeper, which holds the session.");
     let status = demo.status()?;
-    let keeper = Identity::of(number(&status, "keeper_pid")?).map_err(odd)?;
-    let agent = Identity::of(number(&status, "pid")?).map_err(odd)?;
+    let keeper = ProcessIdentity::of(number(&status, "keeper_pid")?).map_err(odd)?;
+    let agent = ProcessIdentity::of(number(&status, "pid")?).map_err(odd)?;
     match keeper.check() {
-        Verdict::Alive(pidfd) => {
+        ProcessLiveness::Alive(pidfd) => {
             say(&format!("  $ kill -9 {}", keeper.pid));
             kill(&pidfd)?;
         }
-        Verdict::Gone | Verdict::CannotTell(_) => return Err(problem("the keeper is not there")),
+        ProcessLiveness::Gone | ProcessLiveness::CannotTell(_) => {
+            return Err(problem("the keeper is not running"));
+        }
     }
     demo.show(&["turn", &format!("{NAME}.1")])?;
-    let is_gone = matches!(agent.check(), Verdict::Gone);
+    let is_gone = matches!(agent.check(), ProcessLiveness::Gone);
     say(&format!(
         "  fixed: {}; the turn has an end, the agent is {}",
         tests(agent::fixed(&demo.dir)),
@@ -97,15 +103,15 @@ fn play(demo: &Demo) -> Result<u8, Problem> {
     if is_gone { Ok(0) } else { Err(problem("a process was left behind")) }
 }
 
-/// The demo's own state directory; everything in it is ended and removed on the way out.
-struct Demo {
-    /// Everything of the demo's.
+/// A running demo. Dropping it ends the session and removes the directory.
+struct DemoRun {
+    /// The demo's own directory: state, work directory, config and the agent's notes.
     dir: PathBuf,
     signals: SignalFd,
     signal: Cell<Option<i32>>,
 }
 
-impl Demo {
+impl DemoRun {
     fn new() -> Result<Self, Problem> {
         let wanted = [Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw);
         let signals = SignalFd::new(&wanted).map_err(odd)?;
@@ -132,7 +138,7 @@ impl Demo {
         self.dir.join("config.toml")
     }
 
-    /// Says what comes next, after a moment to read what came before.
+    /// Prints the title of the next step, after a pause to read the output of the one before.
     fn step(&self, text: &str) {
         let until = Instant::now() + TO_READ;
         while Instant::now() < until && self.signalled().is_none() {
@@ -141,7 +147,7 @@ impl Demo {
         say(&format!("\n{text}"));
     }
 
-    /// The signal that wants the demo to end, if one has come.
+    /// The signal that asks the demo to end; `None` if none has arrived.
     fn signalled(&self) -> Option<i32> {
         if self.signal.get().is_none() {
             self.signal.set(self.signals.read().ok().flatten());
@@ -160,11 +166,11 @@ impl Demo {
         let mut command = Command::new(berth_host::spawn::THIS_PROGRAM);
         command.args(args).env("BERTH_HOME", self.home()).env("BERTH_CONFIG", self.config());
         command.current_dir(self.work()).stdin(Stdio::null());
-        // In a group of its own Ctrl-C does not end it half way: we know what was started.
+        // In a process group of its own the command is not ended half way by Ctrl-C, so the demo knows what it started.
         command.process_group(0).output().map_err(odd)
     }
 
-    /// Runs a command as a person would, and shows it.
+    /// Runs a berth command, and shows the command and its output.
     fn show(&self, args: &[&str]) -> Result<(), Problem> {
         let shown: Vec<_> = args
             .iter()
@@ -179,7 +185,7 @@ impl Demo {
                 say(&format!("  {}", String::from_utf8_lossy(line)));
             }
         }
-        if output.status.success() { Ok(()) } else { Err(problem("that should have worked")) }
+        if output.status.success() { Ok(()) } else { Err(problem("the command above should have succeeded")) }
     }
 
     fn status(&self) -> Result<serde_json::Value, Problem> {
@@ -187,7 +193,7 @@ impl Demo {
             .map_err(|error| problem(&error.to_string()))
     }
 
-    /// Waits until so many tests are fixed.
+    /// Waits until the agent has fixed this number of tests.
     fn until_fixed(&self, tests: usize) -> Result<(), Problem> {
         let deadline = Instant::now() + PATIENCE;
         while agent::fixed(&self.dir) < tests.min(agent::TESTS) {
@@ -195,14 +201,14 @@ impl Demo {
                 return Err(problem(&format!("interrupted by signal {signal}")));
             }
             if Instant::now() > deadline {
-                return Err(problem("the agent does not go on"));
+                return Err(problem("the agent makes no progress"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
     }
 
-    /// A real terminal with a real client in it, which then dies without a word.
+    /// Attaches a real client in a real terminal, and kills it with SIGKILL.
     fn attach_and_kill(&self) -> Result<(), Problem> {
         say(&format!("  $ berth attach {NAME}        (in a terminal of its own)"));
         let (pty, slave) = Pty::open(24, 80).map_err(odd)?;
@@ -211,7 +217,7 @@ impl Demo {
             .filter(|(name, _)| name != "BERTH_HOME" && name != "BERTH_CONFIG")
             .chain(own.map(|(name, value)| (name.into(), value.into_os_string())))
             .collect();
-        let client = spawn(&Spawn {
+        let client = spawn(&SpawnOptions {
             program: Path::new(berth_host::spawn::THIS_PROGRAM),
             args: &["berth", "attach", NAME].map(Into::into),
             env: &env,
@@ -238,15 +244,15 @@ impl Demo {
         }
         say(&format!("  $ kill -9 {}", client.pid));
         kill(&client.pidfd)?;
-        let _ = berth_host::tree::reap();
+        let _ = berth_host::process_tree::reap();
         Ok(())
     }
 }
 
-impl Drop for Demo {
+impl Drop for DemoRun {
     fn drop(&mut self) {
         let _ = self.call_anyway(&["stop", "--grace", "1s", NAME]);
-        // A keeper writes its last words after its last answer, and may do so while we clear up.
+        // A keeper writes its last records after its last answer, possibly while this removes the directory: try again.
         let until = Instant::now() + Duration::from_secs(5);
         while std::fs::remove_dir_all(&self.dir).is_err() && self.dir.exists() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
@@ -265,7 +271,7 @@ fn own_dir(parent: &Path) -> Result<PathBuf, Problem> {
     Ok(dir)
 }
 
-/// Kills, and waits until the process is gone: a signal sent is not yet a death.
+/// Kills a process and waits until it is gone: a sent signal does not prove an end.
 fn kill(pidfd: &Pidfd) -> Result<(), Problem> {
     pidfd.signal(Signal::KILL.as_raw()).map_err(odd)?;
     while !pidfd.has_exited() {
@@ -284,12 +290,12 @@ fn tests(count: usize) -> String {
 }
 
 fn say(text: &str) {
-    // Whoever closed our standard output wants no more words.
-    let _ = print::message(Visible::from(format!("{text}\n")).as_str().as_bytes());
+    // An error means that the reader closed standard output: the demo goes on without output.
+    let _ = print::message(SafeText::from(format!("{text}\n")).as_str().as_bytes());
 }
 
 fn problem(what: &str) -> Problem {
-    Problem::new(Code::Refused, format!("the demo failed: {what}"))
+    Problem::new(ProblemCode::Refused, format!("the demo failed: {what}"))
 }
 
 fn odd(error: std::io::Error) -> Problem {

@@ -1,20 +1,20 @@
-//! `berth doctor`: what this host offers, what each missing piece costs, and what would fix it.
+//! `berth doctor`: prints the features of this host, the cost of each missing one, and how to get it.
 //!
-//! Not here: looking (see [`berth_verbs::doctor`]).
+//! Not here: the checks (see [`berth_verbs::doctor`]).
 
-use berth_api::{Code, Problem};
-use berth_verbs::doctor::{Report, State, examine};
+use berth_api::{Problem, ProblemCode};
+use berth_verbs::doctor::{CheckState, DoctorReport, examine};
 
-use crate::args::Doctor;
+use crate::args::DoctorArgs;
 use crate::print;
-use crate::visible::{Paint, Visible};
+use crate::safe_text::{SafeText, TextStyle};
 
-/// Width when nobody says, as in a pipe.
+/// Width if standard output is not a terminal, in columns.
 const USUAL_WIDTH: usize = 100;
-/// Where the sentences begin.
+/// Column in which the sentences begin.
 const INDENT: usize = 26;
 
-pub(crate) fn run(args: &Doctor) -> Result<u8, Problem> {
+pub(crate) fn run(args: &DoctorArgs) -> Result<u8, Problem> {
     let report = examine();
     if args.json {
         print::json(&report)?;
@@ -22,21 +22,21 @@ pub(crate) fn run(args: &Doctor) -> Result<u8, Problem> {
         let width = crate::tty::size().map_or(USUAL_WIDTH, |size| usize::from(size.cols));
         print::text(&text(&report, width))?;
     }
-    Ok(if report.usable { 0 } else { Code::Refused.exit_code() })
+    Ok(if report.usable { 0 } else { ProblemCode::Refused.exit_code() })
 }
 
-fn text(report: &Report, width: usize) -> Visible {
+fn text(report: &DoctorReport, width: usize) -> SafeText {
     let room = width.saturating_sub(INDENT).max(20);
-    let mut text = Visible::from(format!("{}\n\n", summary(report)));
+    let mut text = SafeText::from(format!("{}\n\n", summary(report)));
     for row in &report.rows {
         let (word, paint) = match row.state {
-            State::Ok => ("ok", Paint::Green),
-            State::Limited => ("limited", Paint::Yellow),
-            State::Missing => ("missing", Paint::Red),
+            CheckState::Ok => ("ok", TextStyle::Green),
+            CheckState::Limited => ("limited", TextStyle::Yellow),
+            CheckState::Missing => ("missing", TextStyle::Red),
         };
         let mut lines = wrapped(&row.found, room);
         lines.extend(row.cost.iter().flat_map(|cost| wrapped(&format!("cost: {cost}"), room)));
-        // Not wrapped: people copy it.
+        // Not wrapped, because users copy this command.
         lines.extend(row.fix.iter().map(|fix| format!("fix:  {fix}")));
         for (at, line) in lines.iter().enumerate() {
             let (word, name) =
@@ -48,14 +48,14 @@ fn text(report: &Report, width: usize) -> Visible {
     text
 }
 
-fn summary(report: &Report) -> String {
+fn summary(report: &DoctorReport) -> String {
     if !report.usable {
-        let stuck = report.rows.iter().filter(|row| row.needed && row.state == State::Missing);
+        let stuck = report.rows.iter().filter(|row| row.needed && row.state == CheckState::Missing);
         let names: Vec<&str> = stuck.map(|row| row.name).collect();
         return format!("berth cannot work here: {}", names.join(", "));
     }
     match report.limited {
-        0 => "everything berth can use is here".to_owned(),
+        0 => "this host has every feature that berth can use".to_owned(),
         1 => "1 thing is limited; berth works, with the limits below".to_owned(),
         count => format!("{count} things are limited; berth works, with the limits below"),
     }
@@ -86,7 +86,7 @@ mod tests {
         let long = report.rows.first_mut().expect("something is looked at");
         (long.found, long.cost) = ("word ".repeat(60), Some("word ".repeat(60)));
         for line in text(&report, 80).as_str().lines().filter(|line| !line.contains("fix:  ")) {
-            // A path cannot be broken.
+            // A path is not wrapped.
             let longest = line.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
             assert!(line.chars().count() <= 80.max(INDENT + longest), "{line}");
         }

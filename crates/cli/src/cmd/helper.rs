@@ -1,4 +1,4 @@
-//! `berth helper`: processes that sessions share.
+//! `berth helper`: manages processes that sessions share.
 
 mod ensure;
 mod ls;
@@ -6,16 +6,16 @@ mod release;
 mod show;
 mod stop;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_core::SessionId;
 use berth_verbs::helper::{described, reworded};
 use berth_verbs::run::directory;
 
-use crate::args::{Helper, HelperVerb, Log, Output};
+use crate::args::{HelperArgs, HelperVerb, LogArgs, OutputArgs};
 use crate::cmd;
-use crate::ctx::Ctx;
+use crate::ctx::CommandContext;
 
-pub(crate) fn run(ctx: &Ctx, args: Helper) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: HelperArgs) -> Result<u8, Problem> {
     let helpers = ctx.helpers()?;
     match args.verb {
         HelperVerb::Ensure(args) => ensure::run(ctx, &helpers, &args),
@@ -25,32 +25,32 @@ pub(crate) fn run(ctx: &Ctx, args: Helper) -> Result<u8, Problem> {
         HelperVerb::Stop(args) => stop::run(&helpers, &args),
         HelperVerb::Log(args) => {
             let id = find(&helpers, args.session.as_deref().unwrap_or_default())?;
-            cmd::log::run(&helpers, &Log { session: Some(id.to_string()), ..args })
+            cmd::log::run(&helpers, &LogArgs { session: Some(id.to_string()), ..args })
                 .map_err(|it| reworded(it, &id))
         }
         HelperVerb::Output(args) => {
             let id = find(&helpers, args.session.as_deref().unwrap_or_default())?;
-            cmd::output::run(&helpers, &Output { session: Some(id.to_string()), ..args })
+            cmd::output::run(&helpers, &OutputArgs { session: Some(id.to_string()), ..args })
                 .map_err(|it| reworded(it, &id))
         }
     }
 }
 
-/// The session that owns, or owned, a helper.
-fn owner(ctx: &Ctx, named: Option<&String>) -> Result<SessionId, Problem> {
+/// The session that `--owner` names, which is required.
+fn owner(ctx: &CommandContext, named: Option<&String>) -> Result<SessionId, Problem> {
     let named = named.filter(|named| !named.is_empty()).ok_or_else(|| {
-        Problem::new(Code::Usage, "no session is named that owns the helper")
-            .hint("name a session with --owner S; inside a session it is that one")
+        Problem::new(ProblemCode::Usage, "no owner is named for the helper")
+            .hint("name a session with --owner S; inside a session that session is the default")
     })?;
     ctx.find(named)
 }
 
-/// The directory a person is in: its helpers come first.
+/// The current directory: its helpers come first when a name is looked up.
 fn here() -> Option<String> {
     directory(None).ok()
 }
 
-/// The helper a person means.
-fn find(helpers: &Ctx, text: &str) -> Result<SessionId, Problem> {
+/// Finds the helper with this name or id.
+fn find(helpers: &CommandContext, text: &str) -> Result<SessionId, Problem> {
     berth_verbs::helper::find(helpers, text, here().as_deref())
 }

@@ -1,17 +1,17 @@
-//! `berth history`: what is kept of a session's transcript.
+//! `berth history`: lists the saved copies of a session's transcript.
 
 use std::fmt::Write;
 
 use berth_api::Problem;
 use berth_verbs::history;
 
-use crate::args::History;
-use crate::ctx::Ctx;
-use crate::meant::Meant;
+use crate::args::HistoryArgs;
+use crate::ctx::CommandContext;
 use crate::print;
+use crate::target_session::TargetSession;
 
-pub(crate) fn run(ctx: &Ctx, args: &History) -> Result<u8, Problem> {
-    let Meant { id, handle, .. } = ctx.target(args.session.as_deref())?;
+pub(crate) fn run(ctx: &CommandContext, args: &HistoryArgs) -> Result<u8, Problem> {
+    let TargetSession { id, handle, .. } = ctx.target(args.session.as_deref())?;
     let history = history::of(ctx, &id)?;
     if args.json {
         print::json(&history)?;
@@ -30,11 +30,13 @@ pub(crate) fn run(ctx: &Ctx, args: &History) -> Result<u8, Problem> {
     }
     print::text(&text)?;
     if let Some(full) = &history.full {
-        print::note(&format!("nothing more is copied: {full}; `berth config --explain` tells of [history]"));
+        print::note(&format!(
+            "no more copies are made: {full}; `berth config --explain history` explains the limits"
+        ));
     }
     let last = history.points.last().map(|point| point.size);
     match (&history.original, last) {
-        (None, _) => print::note("nothing is kept yet: a copy is made at the end of each turn"),
+        (None, _) => print::note("no copies yet: a copy is made at the end of each turn"),
         (Some(original), _) if original.size.is_none() => print::note(&format!(
             "the agent's own file is gone ({}); `berth restore {handle} --history` puts it back",
             original.path.display()

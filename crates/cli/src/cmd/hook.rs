@@ -1,33 +1,33 @@
-//! `berth hook`: what agents call when something happens.
+//! `berth hook`: the command that agents call at each event.
 //!
-//! Promise: it ends with 0 whatever happens, and in time; on standard output there is only what the guard has to say,
-//! in the agent's own form. It reads no config, makes no state directory and starts nothing.
-//! Not here: what is done with an event (`verbs::hook`).
+//! Promise: the exit code is always 0, within a time limit. Standard output has only the guard's message, in the
+//! agent's own format. The command reads no config, makes no state directory and starts no process.
+//! Not here: handling an event (see `berth_verbs::hook`).
 //! Start with [`early`].
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_store::killpoint;
-use berth_verbs::hook::{self, Call, MAX_EVENT_BYTES, Source};
+use berth_verbs::hook::{self, HookCall, HookSource, MAX_EVENT_BYTES};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::args::Hook;
+use crate::args::HookArgs;
 use crate::print;
 
-/// The verb that agents call.
+/// Name of the verb that agents call.
 pub(crate) const VERB: &str = "hook";
-/// How long an agent may take to say what happened. Whoever holds our input open and says nothing is none.
+/// Timeout for reading the event: a process that holds standard input open and writes nothing is not an agent.
 const INPUT_PATIENCE: Duration = Duration::from_secs(2);
-/// How much is read at a time.
+/// Size of each read.
 const READ_BYTES: usize = 64 << 10;
 
-/// Does what was called for, before anything else of this program begins. False: that is no hook, but somebody who
-/// wants to know what it is.
+/// Handles a call by an agent before the rest of this program starts. Returns false if the arguments are not such a
+/// call, as in `berth hook --help`.
 pub(crate) fn early() -> bool {
     let args: Vec<OsString> = std::env::args_os().skip(2).collect();
     let Some((call, notice)) = understand(&args) else { return false };
@@ -35,33 +35,34 @@ pub(crate) fn early() -> bool {
     true
 }
 
-/// The same for who gave options of berth's own first.
-pub(crate) fn run(args: &Hook) -> Result<u8, Problem> {
-    let source = Source::of(&args.agent)
-        .ok_or_else(|| Problem::new(Code::Usage, format!("`{}` is not an agent with hooks", args.agent)))?;
-    let call = Call { source, home: args.home.clone(), config: args.config.clone() };
+/// Handles a call that has global options of berth before the verb.
+pub(crate) fn run(args: &HookArgs) -> Result<u8, Problem> {
+    let source = HookSource::of(&args.agent).ok_or_else(|| {
+        Problem::new(ProblemCode::Usage, format!("`{}` is not an agent with hooks", args.agent))
+    })?;
+    let call = HookCall { source, home: args.home.clone(), config: args.config.clone() };
     take(&call, args.event.clone());
     Ok(0)
 }
 
-fn take(call: &Call, notice: Option<String>) {
-    // Whatever is wrong with us is not the agent's trouble; and nothing of the event is printed.
+fn take(call: &HookCall, notice: Option<String>) {
+    // A bug here must not disturb the agent, and a panic message could print parts of the event.
     std::panic::set_hook(Box::new(|_| {}));
     let _ = std::panic::catch_unwind(move || {
         let event = notice.map(String::into_bytes).or_else(read_event);
         killpoint::reached("hook");
-        if let Some(said) = event.and_then(|event| hook::take(call, &event)) {
+        if let Some(said) = event.and_then(|event| hook::handle_event(call, &event)) {
             let _ = print::message(format!("{said}\n").as_bytes());
         }
     });
 }
 
-/// `AGENT [--home DIR] [--config FILE] [JSON]`. What is not known is passed over: an older berth may be called by
-/// what a newer one installed.
-fn understand(args: &[OsString]) -> Option<(Call, Option<String>)> {
+/// Parses `AGENT [--home DIR] [--config FILE] [JSON]`. Unknown words are skipped: hooks that a newer berth installed
+/// may call an older one.
+fn understand(args: &[OsString]) -> Option<(HookCall, Option<String>)> {
     let mut args = args.iter();
-    let source = args.next()?.to_str().and_then(Source::of)?;
-    let mut call = Call { source, home: None, config: None };
+    let source = args.next()?.to_str().and_then(HookSource::of)?;
+    let mut call = HookCall { source, home: None, config: None };
     let mut notice = None;
     while let Some(word) = args.next() {
         match word.to_str() {
@@ -75,7 +76,7 @@ fn understand(args: &[OsString]) -> Option<(Call, Option<String>)> {
     Some((call, notice))
 }
 
-/// What the agent says, if it is not too much and comes to an end in time.
+/// Reads the event from standard input; `None` if it is too large or does not end before the timeout.
 fn read_event() -> Option<Vec<u8>> {
     let until = Instant::now() + INPUT_PATIENCE;
     let mut event = Vec::new();

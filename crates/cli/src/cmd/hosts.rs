@@ -1,46 +1,46 @@
-//! `berth hosts`: the hosts there are.
+//! `berth hosts`: lists, adds and removes hosts.
 
-use berth_api::{Problem, Status};
-use berth_verbs::hosts::{self, Host, Look, PATIENCE, ssh::Asking};
+use berth_api::{Problem, SessionStatus};
+use berth_verbs::hosts::{self, HostStatus, PATIENCE, RemoteHost, ssh::PasswordPrompt};
 
-use crate::args::{Hosts, HostsAdd, HostsLs, HostsVerb};
-use crate::ctx::Ctx;
+use crate::args::{HostsAddArgs, HostsArgs, HostsLsArgs, HostsVerb};
+use crate::ctx::CommandContext;
 use crate::{print, tty};
 
-pub(crate) fn run(ctx: &Ctx, args: &Hosts) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &HostsArgs) -> Result<u8, Problem> {
     match &args.verb {
-        None => list(ctx, &HostsLs::default()),
+        None => list(ctx, &HostsLsArgs::default()),
         Some(HostsVerb::Ls(args)) => list(ctx, args),
         Some(HostsVerb::Add(args)) => add(ctx, args),
         Some(HostsVerb::Rm(args)) => hosts::remove(&ctx.home, &args.name).map(|()| 0),
     }
 }
 
-fn add(ctx: &Ctx, args: &HostsAdd) -> Result<u8, Problem> {
-    let host = Host::new(args.name.as_deref(), &args.target, args.berth.as_deref())?;
-    let asking = if tty::can_ask() { Asking::Person } else { Asking::Nobody };
+fn add(ctx: &CommandContext, args: &HostsAddArgs) -> Result<u8, Problem> {
+    let host = RemoteHost::new(args.name.as_deref(), &args.target, args.berth.as_deref())?;
+    let asking = if tty::can_ask() { PasswordPrompt::Person } else { PasswordPrompt::Nobody };
     let look = (!args.no_check).then(|| hosts::ask(&host, asking, PATIENCE)).transpose()?;
     hosts::add(&ctx.home, &host, args.replace)?;
     if let Some(known) = &look {
-        hosts::remember(&ctx.home, &host, known);
+        hosts::save_snapshot(&ctx.home, &host, known);
     }
     if args.json {
         print::json(&host)?;
         return Ok(0);
     }
     let Some(known) = look else {
-        print::note(&format!("{} is added, and was not asked", host.name));
+        print::note(&format!("{} is added, without a check", host.name));
         return Ok(0);
     };
     let sessions = sessions(&known.sessions, known.beyond);
     print::note(&format!("{} is added: berth {}, {sessions}", host.name, known.version));
     if let Some(skew) = hosts::skew(&known.version) {
-        print::note(&format!("{skew}: most things work, and what does not says so"));
+        print::note(&format!("{skew}: most commands work, and the others print an error"));
     }
     Ok(0)
 }
 
-fn list(ctx: &Ctx, args: &HostsLs) -> Result<u8, Problem> {
+fn list(ctx: &CommandContext, args: &HostsLsArgs) -> Result<u8, Problem> {
     let looks = hosts::look_at_all(&ctx.home, PATIENCE)?;
     if args.json {
         print::json(&looks)?;
@@ -55,7 +55,7 @@ fn list(ctx: &Ctx, args: &HostsLs) -> Result<u8, Problem> {
     Ok(0)
 }
 
-fn line(look: &Look) -> String {
+fn line(look: &HostStatus) -> String {
     let sessions = sessions(&look.sessions, look.beyond);
     let state = match (&look.away, look.age_ms) {
         (None, _) => sessions,
@@ -67,12 +67,12 @@ fn line(look: &Look) -> String {
     format!("{:12} {:24} {version:8} {state}{skew}\n", look.host.name, look.host.target)
 }
 
-/// How many there are, also of those that are not kept here.
-fn sessions(kept: &[Status], beyond: u64) -> String {
+/// The number of sessions of a host in words, including those that are not stored here.
+fn sessions(kept: &[SessionStatus], beyond: u64) -> String {
     let beyond = usize::try_from(beyond).unwrap_or(usize::MAX);
     crate::cmd::archive::sessions(kept.len().saturating_add(beyond))
 }
 
 fn one_line(text: &str) -> String {
-    crate::width::one_line(text)
+    crate::text_width::one_line(text)
 }

@@ -1,27 +1,27 @@
-//! `berth import`: past conversations as sessions.
+//! `berth import`: makes sessions of past conversations.
 
-use berth_api::{Code, Problem};
-use berth_verbs::foreign::import::{self, Imported, Order, Outcome};
-use berth_verbs::foreign::{self, Found, Wanted};
+use berth_api::{Problem, ProblemCode};
+use berth_verbs::foreign::import::{self, ImportOptions, ImportOutcome, ImportedConversation};
+use berth_verbs::foreign::{self, ConversationFilter, ConversationList};
 
-use crate::args::Import;
+use crate::args::ImportArgs;
 use crate::cmd::conversations::directory;
-use crate::ctx::Ctx;
+use crate::ctx::CommandContext;
 use crate::print;
-use crate::progress::Later;
+use crate::progress::DeferredProgress;
 
-pub(crate) fn run(ctx: &Ctx, args: &Import) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &ImportArgs) -> Result<u8, Problem> {
     let agent = args.agent.as_deref().map(foreign::kind).transpose()?;
     let found = if args.conversations.is_empty() {
         let under = args.dir.as_deref().map(directory).transpose()?;
         let limit = args.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        foreign::list(ctx, &Wanted { agent, under, ours_too: false, limit })
+        foreign::list(ctx, &ConversationFilter { agent, under, ours_too: false, limit })
     } else {
         let conversations = foreign::find_each(ctx, &args.conversations, agent)?;
-        Found { conversations, ..Found::default() }
+        ConversationList { conversations, ..ConversationList::default() }
     };
-    let order = Order { name: args.name.clone(), dry_run: args.dry_run };
-    let progress = Later::new("importing");
+    let order = ImportOptions { name: args.name.clone(), dry_run: args.dry_run };
+    let progress = DeferredProgress::new("importing");
     let done = import::import(ctx, &found.conversations, &order, &progress)?;
     drop(progress);
     if args.json {
@@ -31,34 +31,39 @@ pub(crate) fn run(ctx: &Ctx, args: &Import) -> Result<u8, Problem> {
         print::note(&summary(&done));
     }
     for why in &found.damaged {
-        print::problem(&Problem::new(Code::Refused, why.clone()));
+        print::problem(&Problem::new(ProblemCode::Refused, why.clone()));
     }
-    // Who named one wants that one; of all there are, some are open or empty, and that is told.
-    let is_refused = done.iter().any(|one| one.outcome == Outcome::Refused) && !args.conversations.is_empty();
-    Ok(if is_refused || !found.damaged.is_empty() { Code::Refused.exit_code() } else { 0 })
+    // A refused conversation is an error only if it was named. With --all, some are always open or empty.
+    let is_refused =
+        done.iter().any(|one| one.outcome == ImportOutcome::Refused) && !args.conversations.is_empty();
+    Ok(if is_refused || !found.damaged.is_empty() { ProblemCode::Refused.exit_code() } else { 0 })
 }
 
-fn line(one: &Imported) -> String {
+fn line(one: &ImportedConversation) -> String {
     let name = one.name.as_deref().or(one.session.as_deref()).unwrap_or("-");
     let dir = one.cwd.as_ref().map(|dir| format!(" in {}", dir.display())).unwrap_or_default();
     let (id, agent) = (&one.conversation, &one.agent);
     match one.outcome {
-        Outcome::Imported => format!("{name}: {agent} {id}{dir}, last {}", print::ago(one.last_activity_at)),
-        Outcome::Would => {
-            format!("would be {name}: {agent} {id}{dir}, last {}", print::ago(one.last_activity_at))
+        ImportOutcome::Imported => {
+            format!("{name}: {agent} {id}{dir}, last {}", print::age_since(one.last_activity_at))
         }
-        Outcome::Already => format!("already: {name} ({agent} {id})"),
-        Outcome::Refused => format!("left: {agent} {id}: {}", one.why.as_deref().unwrap_or("refused")),
+        ImportOutcome::Would => {
+            format!("would be {name}: {agent} {id}{dir}, last {}", print::age_since(one.last_activity_at))
+        }
+        ImportOutcome::Already => format!("already: {name} ({agent} {id})"),
+        ImportOutcome::Refused => {
+            format!("skipped: {agent} {id}: {}", one.why.as_deref().unwrap_or("refused"))
+        }
     }
 }
 
-fn summary(done: &[Imported]) -> String {
-    let count = |outcome: Outcome| done.iter().filter(|one| one.outcome == outcome).count();
+fn summary(done: &[ImportedConversation]) -> String {
+    let count = |outcome: ImportOutcome| done.iter().filter(|one| one.outcome == outcome).count();
     let kinds = [
-        (Outcome::Imported, "imported"),
-        (Outcome::Would, "would be imported"),
-        (Outcome::Already, "already here"),
-        (Outcome::Refused, "left as they are"),
+        (ImportOutcome::Imported, "imported"),
+        (ImportOutcome::Would, "would be imported"),
+        (ImportOutcome::Already, "already here"),
+        (ImportOutcome::Refused, "skipped"),
     ];
     let parts: Vec<String> = kinds
         .into_iter()

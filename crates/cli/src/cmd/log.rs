@@ -1,24 +1,27 @@
-//! `berth log`: what happened in a session.
+//! `berth log`: prints and verifies a session's journal.
 
-use berth_api::helper::{Leaving, Owner, Scope, Terms};
-use berth_api::record::{Actor, Entry, Event, Exit, Outcome};
-use berth_api::turn::{Edge, OnUnknown};
+use berth_api::helper::{HelperOwner, HelperScope, HelperTerms, LeaveReason};
+use berth_api::record::{Actor, Event, EventEntry, ProcessExit, RunOutcome};
+use berth_api::turn::{ActivityChange, OnUnknown};
 use berth_api::{Problem, Timestamp, TurnState};
-use berth_verbs::events::Line;
-use berth_verbs::heads;
+use berth_verbs::events::EventLine;
+use berth_verbs::journal_heads;
 
 use berth_core::SessionId;
+use berth_verbs::follow::{RunUpdate, follow};
 
-use crate::args::Log;
-use crate::cmd::follow::{News, follow};
-use crate::ctx::Ctx;
-use crate::meant::Meant;
+use crate::args::LogArgs;
+use crate::ctx::CommandContext;
 use crate::print;
+use crate::target_session::TargetSession;
 
-pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
-    let Meant { id, handle, .. } = ctx.target(args.session.as_deref())?;
+/// Size of the events that are read at once, in bytes.
+const PAGE_BYTES: usize = 1 << 20;
+
+pub(crate) fn run(ctx: &CommandContext, args: &LogArgs) -> Result<u8, Problem> {
+    let TargetSession { id, handle, .. } = ctx.target(args.session.as_deref())?;
     if args.head {
-        let head = heads::head(ctx, &id)?;
+        let head = journal_heads::head(ctx, &id)?;
         return if args.json { print::json(&head) } else { print::text(&format!("{}\n", head.head)) }
             .map(|()| 0);
     }
@@ -28,22 +31,24 @@ pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
     let mut next = args.from.max(1);
     if args.follow {
         follow(ctx.session(&id).events(next), None, |news| {
-            if let News::Event { seq, entry } = news {
+            if let RunUpdate::Event { seq, entry } = news {
                 show(args, seq, *entry)?;
                 next = seq + 1;
             }
             Ok(false)
         })?;
     }
-    for event in ctx.home.session(&id).read(next)? {
-        show(args, event.seq().0, event.get().entry())?;
+    for page in ctx.home.session(&id).pages(next, PAGE_BYTES) {
+        for event in page? {
+            show(args, event.seq().0, event.get().entry())?;
+        }
     }
     Ok(0)
 }
 
-/// Compares the journal with heads that were noted earlier.
-fn verify(ctx: &Ctx, id: &SessionId, handle: &str, args: &Log) -> Result<u8, Problem> {
-    let verification = heads::verify(ctx, id, &args.verify)?;
+/// Compares the journal with heads that were printed earlier.
+fn verify(ctx: &CommandContext, id: &SessionId, handle: &str, args: &LogArgs) -> Result<u8, Problem> {
+    let verification = journal_heads::verify(ctx, id, &args.verify)?;
     if args.json {
         print::json(&verification)?;
     } else if verification.unchanged {
@@ -52,9 +57,9 @@ fn verify(ctx: &Ctx, id: &SessionId, handle: &str, args: &Log) -> Result<u8, Pro
     verification.problem(handle).map_or(Ok(0), Err)
 }
 
-fn show(args: &Log, seq: u64, entry: Entry) -> Result<(), Problem> {
+fn show(args: &LogArgs, seq: u64, entry: EventEntry) -> Result<(), Problem> {
     if args.json {
-        return print::json_line(&Line::new(seq, entry));
+        return print::json_line(&EventLine::new(seq, entry));
     }
     let at = Timestamp(entry.at_ms);
     print::text(&format!("{seq:>5}  {at}  {}\n", sentence(&entry.event)))
@@ -77,13 +82,17 @@ fn sentence(event: &Event) -> String {
             format!("memory ran out: the kernel has killed {kills} of its processes")
         }
         Event::AgentExited { exit, .. } => format!("agent ended: {}", ended(*exit)),
-        Event::KillOrdered { epoch } => format!("grace is over, killing what is left of run {epoch}"),
+        Event::KillOrdered { epoch } => {
+            format!("grace time is over, killing the remaining processes of run {epoch}")
+        }
         Event::EndUnproven { left, .. } => format!("not ended: {}", left.join("; ")),
         Event::RunEnded { epoch, outcome } => match outcome {
-            Outcome::Exited(exit) => format!("run {epoch} is over, nothing of it is left: {}", ended(*exit)),
-            Outcome::OutOfMemory => format!("run {epoch} is over, nothing of it is left: out of memory"),
-            Outcome::StartFailed(reason) => format!("run {epoch} could not start: {reason}"),
-            Outcome::Lost => format!("run {epoch} was lost: its keeper died before the end was seen"),
+            RunOutcome::Exited(exit) => {
+                format!("run {epoch} is over, nothing of it is left: {}", ended(*exit))
+            }
+            RunOutcome::OutOfMemory => format!("run {epoch} is over, nothing of it is left: out of memory"),
+            RunOutcome::StartFailed(reason) => format!("run {epoch} could not start: {reason}"),
+            RunOutcome::Lost => format!("run {epoch} was lost: its keeper died before the end was seen"),
         },
         Event::WriterGranted { holder, taken_from, .. } => match taken_from {
             Some(other) => format!("{} took over from {}", who(holder), who(other)),
@@ -95,17 +104,20 @@ fn sentence(event: &Event) -> String {
             format!("keeper replaced its program, the run went on: {reason}")
         }
         Event::OutputDropped { before } => format!("output before offset {before} is no longer kept"),
-        Event::Declared { terms } => format!("is {}", shared(terms)),
+        Event::Declared { terms } => format!("declared as {}", shared(terms)),
         Event::Respecified { spec } => {
-            format!("runs something else from now on: {}", print::command_line(&spec.command, 80))
+            format!("has a new command for its next runs: {}", print::command_line(&spec.command, 80))
         }
-        Event::OwnerJoined { owner: Owner { session, keep } } => {
-            format!("session {session} owns it{}", if *keep { ", also between its turns" } else { "" })
+        Event::OwnerJoined { owner: HelperOwner { session, keep } } => {
+            format!(
+                "session {session} owns the helper{}",
+                if *keep { ", also between its turns" } else { "" }
+            )
         }
         Event::OwnerLeft { owner, why, stop_at_boot_ms } => {
             let why = match why {
-                Leaving::Released => "released it",
-                Leaving::Gone => "is gone",
+                LeaveReason::Released => "released the helper",
+                LeaveReason::Gone => "is gone",
             };
             let last = if stop_at_boot_ms.is_some() { "; it was the last owner" } else { "" };
             format!("session {owner} {why}{last}")
@@ -144,9 +156,9 @@ fn sentence(event: &Event) -> String {
         Event::Noted { note: None } => "the note was removed".to_owned(),
         Event::Noted { note: Some(note) } => format!("noted: {}", print::excerpt(note, 80)),
         Event::PolicySet { policy } => {
-            let time = |ms: Option<u64>| ms.map_or_else(|| "never".to_owned(), print::span);
+            let time = |ms: Option<u64>| ms.map_or_else(|| "never".to_owned(), print::exact_duration);
             format!(
-                "policy: idle {}, ttl {}, archive after {}, {} behind a turn with an unknown end, {} behind a failure of the model, notify {}",
+                "policy: idle {}, ttl {}, archive after {}, {} after a turn with an unknown outcome, {} after a failure of the model, notify {}",
                 time(policy.idle_ms),
                 time(policy.ttl_ms),
                 time(policy.archive_after_ms),
@@ -162,7 +174,7 @@ fn sentence(event: &Event) -> String {
     }
 }
 
-/// What happened to turns. Everything else was told by [`sentence`].
+/// Sentences for events about turns. Other events have theirs in [`sentence`].
 fn of_turns(event: &Event) -> String {
     match event {
         Event::ConversationEntered { conversation } => {
@@ -176,11 +188,11 @@ fn of_turns(event: &Event) -> String {
         }
         Event::HooksCarried { .. } => "the agent will tell its turns through hooks".to_owned(),
         Event::EdgeSeen { edge, .. } => match edge {
-            Edge::Prompt => "the agent has a prompt (hook)".to_owned(),
-            Edge::Tool => "the agent uses a tool (hook)".to_owned(),
-            Edge::Stopped => "the agent ended its turn (hook)".to_owned(),
-            Edge::Interrupted => "the agent was interrupted (hook)".to_owned(),
-            Edge::Quiet => "the agent has nothing to do (its own list of sessions)".to_owned(),
+            ActivityChange::Prompt => "the agent has a prompt (hook)".to_owned(),
+            ActivityChange::Tool => "the agent uses a tool (hook)".to_owned(),
+            ActivityChange::Stopped => "the agent ended its turn (hook)".to_owned(),
+            ActivityChange::Interrupted => "the agent was interrupted (hook)".to_owned(),
+            ActivityChange::Quiet => "the agent has nothing to do (its own list of sessions)".to_owned(),
         },
         Event::TurnAccepted { turn, prompt } => {
             format!("turn {turn} accepted from {}: {}", who(&prompt.by), print::excerpt(&prompt.text, 80))
@@ -204,7 +216,7 @@ fn of_turns(event: &Event) -> String {
         Event::Answered { request, reply, by } => format!("{} answered {request}: {reply}", who(by)),
         Event::Unasked { request } => format!("the agent no longer asks {request}"),
         Event::QueueHeld { hold } => format!("the queue is held: {}", hold.describe("S")),
-        Event::QueueResumed { by } => format!("the queue goes on, says {}", who(by)),
+        Event::QueueResumed { by } => format!("the queue was resumed by {}", who(by)),
         Event::QueueMoved { turn, to } => format!("turn {turn} has {to} before it now"),
         Event::TurnEdited { turn, text, by } => {
             format!("turn {turn} was changed by {}: {}", who(by), print::excerpt(text, 80))
@@ -215,10 +227,10 @@ fn of_turns(event: &Event) -> String {
     }
 }
 
-fn shared(terms: &Terms) -> String {
+fn shared(terms: &HelperTerms) -> String {
     let whose = match &terms.scope {
-        Scope::Dir(dir) => format!("of {dir}"),
-        Scope::User => "of this account".to_owned(),
+        HelperScope::Dir(dir) => format!("of {dir}"),
+        HelperScope::User => "of this account".to_owned(),
     };
     format!("helper `{}` {whose}", terms.name)
 }
@@ -227,9 +239,9 @@ fn who(actor: &Actor) -> String {
     format!("pid {} ({})", actor.pid, actor.place)
 }
 
-fn ended(exit: Exit) -> String {
+fn ended(exit: ProcessExit) -> String {
     match exit {
-        Exit::Code(code) => format!("exit {code}"),
-        Exit::Signal(signal) => format!("signal {signal}"),
+        ProcessExit::Code(code) => format!("exit {code}"),
+        ProcessExit::Signal(signal) => format!("signal {signal}"),
     }
 }

@@ -1,32 +1,34 @@
-//! `berth ls`: the sessions there are.
+//! `berth ls`: lists sessions.
+//!
+//! Not here: collecting and drawing the list (see `listing`).
 
 mod hosts;
 mod watch;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_verbs::run::directory;
 
-use crate::args::{Ls, Which};
-use crate::cmd::ls::hosts::Fleet;
-use crate::ctx::Ctx;
-use crate::listing::row::Row;
-use crate::listing::table::{self, Paper};
-use crate::listing::template::Template;
-use crate::listing::{Extent, Filter, Listing, collect, tree};
-use crate::visible::{Paint, Visible};
+use crate::args::{LsArgs, SessionFilterArgs};
+use crate::cmd::ls::hosts::MultiHostListing;
+use crate::ctx::CommandContext;
+use crate::listing::row::ListingRow;
+use crate::listing::table::{self, TableFormat};
+use crate::listing::template::RowTemplate;
+use crate::listing::{ListExtent, SessionFilter, SessionListing, collect, tree};
+use crate::safe_text::{SafeText, TextStyle};
 use crate::{print, tty};
 
-pub(crate) fn run(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &LsArgs) -> Result<u8, Problem> {
     if args.foreign {
         return crate::cmd::conversations::foreign(ctx, args);
     }
     let filter = filter(args)?;
-    // A mistake in it is told before anything is looked at.
-    let template = args.format.as_deref().map(Template::parse).transpose()?;
+    // A mistake in the template is reported before any session is read.
+    let template = args.format.as_deref().map(RowTemplate::parse).transpose()?;
     if args.watch {
         return watch::run(ctx, args, filter);
     }
-    let fleet = args.hosts.then(|| Fleet::collect(ctx, &filter)).transpose()?;
+    let fleet = args.hosts.then(|| MultiHostListing::collect(ctx, &filter)).transpose()?;
     if let Some(fleet) = fleet.as_ref().filter(|_| args.json) {
         fleet.print_json()?;
         return Ok(0);
@@ -40,68 +42,70 @@ pub(crate) fn run(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
     } else if args.ids {
         lines(&listing, |status| Ok(status.id.clone()))
     } else if args.json && args.tree {
-        let nodes = grown(ctx, &mut listing)?;
+        let nodes = build_tree(ctx, &mut listing)?;
         print::json(&nodes)
     } else if args.json {
         print::json(&listing.sessions)
     } else {
-        let paper = Paper { columns: columns(), colour: tty::wants_colour() };
-        let drawn = drawn(ctx, args, &mut listing, fleet.as_ref(), paper)?;
-        print::text(&drawn.into_iter().map(|line| line + "\n").collect::<Visible>())
-            .map(|()| remarks(args, &listing).iter().for_each(print::note))
-            .map(|()| fleet.iter().flat_map(Fleet::remarks).for_each(|remark| print::note(&remark)))
+        let paper = TableFormat { columns: columns(), colour: tty::wants_colour() };
+        let drawn = rendered(ctx, args, &mut listing, fleet.as_ref(), paper)?;
+        print::text(&drawn.into_iter().map(|line| line + "\n").collect::<SafeText>())
+            .map(|()| hidden_sessions_notes(args, &listing).iter().for_each(print::note))
+            .map(|()| {
+                fleet.iter().flat_map(MultiHostListing::remarks).for_each(|remark| print::note(&remark))
+            })
     };
     printed?;
     for problem in &listing.damaged {
         print::problem(problem);
     }
-    Ok(if listing.damaged.is_empty() { 0 } else { Code::Refused.exit_code() })
+    Ok(if listing.damaged.is_empty() { 0 } else { ProblemCode::Refused.exit_code() })
 }
 
-/// Which sessions the arguments ask for.
-fn filter(args: &Ls) -> Result<Filter, Problem> {
+/// The filter that the arguments describe.
+fn filter(args: &LsArgs) -> Result<SessionFilter, Problem> {
     let extent = match (args.all, args.archived) {
-        (true, _) => Extent::All,
-        (false, true) => Extent::Archived,
-        (false, false) => Extent::Recent,
+        (true, _) => ListExtent::All,
+        (false, true) => ListExtent::Archived,
+        (false, false) => ListExtent::Recent,
     };
     let limit = args.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok(Filter { extent, order: args.sort.into(), limit, ..conditions(&args.which)? })
+    Ok(SessionFilter { extent, order: args.sort.into(), limit, ..conditions(&args.which)? })
 }
 
-/// What `--state`, `--agent` and the others ask for, for every command that has them.
-pub(crate) fn conditions(which: &Which) -> Result<Filter, Problem> {
+/// The filter of `--state`, `--agent` and the other conditions, for every command that has them.
+pub(crate) fn conditions(which: &SessionFilterArgs) -> Result<SessionFilter, Problem> {
     let under = match (&which.cwd, which.here) {
         (Some(dir), _) => Some(directory_there_was(dir)?),
         (None, true) => Some(directory(None)?.into()),
         (None, false) => None,
     };
-    Ok(Filter {
+    Ok(SessionFilter {
         states: which.state.clone(),
         agent: which.agent.clone(),
         under,
         tags: which.tag.clone(),
         name: which.name.clone(),
-        ..Filter::default()
+        ..SessionFilter::default()
     })
 }
 
-/// A directory as sessions record it. It may be gone by now, and its sessions are still there.
+/// The absolute path of a directory, as sessions record it. A directory may be gone while its sessions are still there.
 fn directory_there_was(dir: &std::path::Path) -> Result<std::path::PathBuf, Problem> {
     std::fs::canonicalize(dir).or_else(|_| std::path::absolute(dir)).map_err(|error| {
-        Problem::new(Code::Usage, format!("cannot use the directory {}: {error}", dir.display()))
-            .hint("name one with --cwd DIR, or take --here")
+        Problem::new(ProblemCode::Usage, format!("cannot use the directory {}: {error}", dir.display()))
+            .hint("name a directory with --cwd DIR, or use --here")
     })
 }
 
-/// How wide the terminal is that is written to, if it is one.
+/// Width of the terminal on standard output; `None` off a terminal.
 fn columns() -> Option<usize> {
     print::is_terminal().then(|| tty::size().map(|size| usize::from(size.cols)))?
 }
 
 fn lines(
-    listing: &Listing,
-    line: impl Fn(&berth_api::Status) -> Result<String, Problem>,
+    listing: &SessionListing,
+    line: impl Fn(&berth_api::SessionStatus) -> Result<String, Problem>,
 ) -> Result<(), Problem> {
     let mut text = String::new();
     for status in &listing.sessions {
@@ -111,41 +115,44 @@ fn lines(
     print::text(&text)
 }
 
-/// The tree of what is listed. What is wrong with helpers is told with the rest.
-fn grown(ctx: &Ctx, listing: &mut Listing) -> Result<Vec<tree::Node>, Problem> {
+/// The listed sessions as a tree. Damaged helpers are added to the problems of the list.
+fn build_tree(
+    ctx: &CommandContext,
+    listing: &mut SessionListing,
+) -> Result<Vec<tree::SessionTreeNode>, Problem> {
     let (helpers, damaged) = tree::helpers(ctx)?;
     listing.damaged.extend(damaged);
     Ok(tree::grow(listing.sessions.clone(), &helpers))
 }
 
-fn drawn(
-    ctx: &Ctx,
-    args: &Ls,
-    listing: &mut Listing,
-    fleet: Option<&Fleet>,
-    paper: Paper,
-) -> Result<Vec<Visible>, Problem> {
+fn rendered(
+    ctx: &CommandContext,
+    args: &LsArgs,
+    listing: &mut SessionListing,
+    fleet: Option<&MultiHostListing>,
+    paper: TableFormat,
+) -> Result<Vec<SafeText>, Problem> {
     let now_ms = berth_host::clock::wall_ms();
     let current = ctx.current().map(|id| id.to_string());
     let rows = if args.tree {
-        tree::rows(&grown(ctx, listing)?, now_ms, current.as_deref())
+        tree::rows(&build_tree(ctx, listing)?, now_ms, current.as_deref())
     } else {
-        let row = |status: &berth_api::Status| {
-            let mut row = Row::of(status, now_ms);
+        let row = |status: &berth_api::SessionStatus| {
+            let mut row = ListingRow::of(status, now_ms);
             if fleet.is_some_and(|fleet| fleet.is_away(status)) {
-                (row.state, row.paint) = ("away".to_owned(), Paint::Dim);
+                (row.state, row.paint) = ("away".to_owned(), TextStyle::Dim);
             }
             let session = fleet.and_then(|fleet| fleet.called(status)).unwrap_or(row.session);
-            Row { is_current: current.as_deref() == Some(status.id.as_str()), session, ..row }
+            ListingRow { is_current: current.as_deref() == Some(status.id.as_str()), session, ..row }
         };
         listing.sessions.iter().map(row).collect()
     };
     Ok(table::draw(&rows, paper))
 }
 
-/// What is not in the list, and how to see it.
-fn remarks(args: &Ls, listing: &Listing) -> Vec<String> {
-    let Listing { sessions, older, archived, beyond, .. } = listing;
+/// Remarks about sessions that are not in the list, and how to see them.
+fn hidden_sessions_notes(args: &LsArgs, listing: &SessionListing) -> Vec<String> {
+    let SessionListing { sessions, older, archived, beyond, .. } = listing;
     let mut hidden = Vec::new();
     if *beyond > 0 {
         hidden.push(format!("{beyond} more: leave --limit out"));
@@ -158,8 +165,8 @@ fn remarks(args: &Ls, listing: &Listing) -> Vec<String> {
     }
     if sessions.is_empty() && hidden.is_empty() {
         hidden.push(match (args.which.is_choosy(), args.archived) {
-            (true, _) => "no session is like that: `berth ls --all` lists all there are".to_owned(),
-            (false, true) => "nothing is archived".to_owned(),
+            (true, _) => "no session meets the conditions: `berth ls --all` lists all sessions".to_owned(),
+            (false, true) => "no session is archived".to_owned(),
             (false, false) => {
                 "no sessions yet: `berth run -- COMMAND` starts one, `berth demo` shows how it works"
                     .to_owned()

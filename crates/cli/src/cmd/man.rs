@@ -1,36 +1,36 @@
-//! `berth man`: the manual pages, made of the same definitions as the help.
+//! `berth man`: prints or writes manual pages, generated from the definitions of the arguments.
 
 use std::path::Path;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 
-use crate::args::Man;
+use crate::args::ManArgs;
 use crate::{help, print};
 
-pub(crate) fn run(args: &Man) -> Result<u8, Problem> {
+pub(crate) fn run(args: &ManArgs) -> Result<u8, Problem> {
     match &args.dir {
         Some(dir) => write_all(dir)?,
         None => {
             let mut page = Vec::new();
             clap_mangen::Man::new(about(&args.verb)?)
                 .render(&mut page)
-                .map_err(|error| Problem::new(Code::Bug, format!("cannot make the page: {error}")))?;
+                .map_err(|error| Problem::new(ProblemCode::Bug, format!("cannot make the page: {error}")))?;
             print::raw(&page)?;
         }
     }
     Ok(0)
 }
 
-/// What a command is, with its whole name, as the pages of a directory have it.
+/// The definition of a command, with its full name, as in the pages that `--dir` writes.
 fn about(verb: &[String]) -> Result<clap::Command, Problem> {
     let mut found = help::command();
-    // Only then an inner command knows its whole name.
+    // Building sets the full names of subcommands.
     found.build();
     for (at, word) in verb.iter().enumerate() {
         let Some(inner) = found.find_subcommand(word) else {
             let above = verb[..at].iter().fold("berth".to_owned(), |path, word| format!("{path} {word}"));
-            return Err(Problem::new(Code::Usage, format!("`{above}` has no command `{word}`")).hint(format!(
-                "`{above} --help` lists those there are; `berth man --dir DIR` writes the pages to a directory"
+            return Err(Problem::new(ProblemCode::Usage, format!("`{above}` has no command `{word}`")).hint(format!(
+                "`{above} --help` lists the commands; `berth man --dir DIR` writes the pages to a directory"
             )));
         };
         found = inner.clone();
@@ -40,7 +40,7 @@ fn about(verb: &[String]) -> Result<clap::Command, Problem> {
 
 fn write_all(dir: &Path) -> Result<(), Problem> {
     let trouble = |error: std::io::Error| {
-        Problem::new(Code::Refused, format!("cannot write manual pages to {}: {error}", dir.display()))
+        Problem::new(ProblemCode::Refused, format!("cannot write manual pages to {}: {error}", dir.display()))
             .hint("name a directory that you may write to, as in ~/.local/share/man/man1")
     };
     std::fs::create_dir_all(dir).map_err(trouble)?;

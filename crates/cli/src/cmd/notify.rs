@@ -1,77 +1,83 @@
-//! `berth notify`: trying how people are told, and what they were told.
+//! `berth notify`: tests the channels of notifications, and prints the log of notifications.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use berth_api::{Code, Problem};
-use berth_keeper::notify::{Delivery, Desk, Outcome};
+use berth_api::{Problem, ProblemCode};
+use berth_store::notifications::{DeliveryOutcome, NotificationDelivery, NotificationDir};
 
-use crate::args::{Notify, NotifyLog, NotifyTest, NotifyVerb};
+use crate::args::{NotifyArgs, NotifyLogArgs, NotifyTestArgs, NotifyVerb};
 use crate::config::{self, Config};
-use crate::ctx::Ctx;
-use crate::notify::message::Past;
-use crate::notify::{Channel, Notification, lifetime, tell_all};
+use crate::ctx::CommandContext;
+use crate::notify::message::NotifiedSession;
+use crate::notify::{EventNotification, NotifyChannel, lifetime, tell_all};
 use crate::print;
 
-pub(crate) fn run(ctx: &Ctx, args: &Notify) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &NotifyArgs) -> Result<u8, Problem> {
     match &args.verb {
         NotifyVerb::Test(args) => test(ctx, args),
         NotifyVerb::Log(args) => log(ctx, args),
     }
 }
 
-fn test(ctx: &Ctx, args: &NotifyTest) -> Result<u8, Problem> {
+fn test(ctx: &CommandContext, args: &NotifyTestArgs) -> Result<u8, Problem> {
     let config = Config::load()?;
     let past = match &args.session {
-        Some(session) => Some(Past::read(&ctx.home, &ctx.find(session)?)?),
+        Some(session) => Some(NotifiedSession::read(&ctx.home, &ctx.find(session)?)?),
         None => None,
     };
-    let mut channels = Channel::of(&config.notify);
+    let mut channels = NotifyChannel::of(&config.notify);
     if channels.is_empty() {
         let place = config.path.as_deref().map(|path| format!(" in {}", path.display())).unwrap_or_default();
-        return Err(Problem::new(Code::Refused, format!("no way to tell you anything is set up{place}"))
-            .hint(
-                "write `[notify]` and `desktop = true` there, for example; docs/notifications.md has more",
-            ));
+        return Err(Problem::new(
+            ProblemCode::Refused,
+            format!("no channel for notifications is set up{place}"),
+        )
+        .hint("write `[notify]` and `desktop = true` there, for example; docs/notifications.md has more"));
     }
     if let Some(wanted) = &args.channel {
-        let names: Vec<String> = channels.iter().map(Channel::name).collect();
+        let names: Vec<String> = channels.iter().map(NotifyChannel::name).collect();
         channels.retain(|channel| channel.name() == *wanted);
         if channels.is_empty() {
             let what = format!("`{wanted}` is not set up{}", config::did_you_mean(wanted, &names));
-            return Err(Problem::new(Code::NotFound, what).hint(format!("set up are: {}", names.join(", "))));
+            return Err(Problem::new(ProblemCode::NotFound, what)
+                .hint(format!("channels that are set up: {}", names.join(", "))));
         }
     }
-    let names: Vec<String> = channels.iter().map(Channel::name).collect();
+    let names: Vec<String> = channels.iter().map(NotifyChannel::name).collect();
     if names.iter().any(|name| name.starts_with("webhook")) {
-        // It is tried as in earnest, and may take its time.
+        // A test uses the timeouts of real notifications, so it can take long.
         let most = print::age(u64::try_from(lifetime().as_millis()).unwrap_or(u64::MAX));
-        print::note(&format!("trying {}; what does not answer is given up after {most}", names.join(", ")));
+        print::note(&format!(
+            "trying {}; a channel that does not answer is given up after {most}",
+            names.join(", ")
+        ));
     }
-    let notification = Notification::test(past.as_ref());
-    let desk = Desk::open(&ctx.home)?;
+    let notification = EventNotification::test(past.as_ref());
+    let desk = NotificationDir::open(&ctx.home)?;
     let until = Instant::now() + lifetime();
     let deliveries = Mutex::new(Vec::new());
     tell_all(&channels, &config.notify, &ctx.home, &notification, until, |delivery| {
-        // That it was tried is only for the record.
+        // A failure to log the test must not fail the test.
         let _ = desk.note(&delivery);
         deliveries.lock().unwrap_or_else(PoisonError::into_inner).push(delivery);
     });
-    let mut deliveries: Vec<Delivery> = deliveries.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut deliveries: Vec<NotificationDelivery> =
+        deliveries.into_inner().unwrap_or_else(PoisonError::into_inner);
     deliveries.sort_by_key(|delivery| names.iter().position(|name| *name == delivery.channel));
     if args.json {
         print::json(&deliveries)?;
     } else {
         print::text(&table(&deliveries, false))?;
     }
-    let failed = deliveries.iter().any(|delivery| delivery.outcome == Outcome::Failed);
-    Ok(if failed { Code::Refused.exit_code() } else { 0 })
+    let failed = deliveries.iter().any(|delivery| delivery.outcome == DeliveryOutcome::Failed);
+    Ok(if failed { ProblemCode::Refused.exit_code() } else { 0 })
 }
 
-fn log(ctx: &Ctx, args: &NotifyLog) -> Result<u8, Problem> {
-    let read = Desk::existing(&ctx.home).map(|desk| desk.deliveries()).transpose();
+fn log(ctx: &CommandContext, args: &NotifyLogArgs) -> Result<u8, Problem> {
+    let read = NotificationDir::existing(&ctx.home).map(|desk| desk.deliveries()).transpose();
     let mut deliveries = read.map(Option::unwrap_or_default).map_err(|error| {
-        Problem::new(Code::Refused, format!("cannot read the log of notifications: {error}"))
+        Problem::new(ProblemCode::Refused, format!("cannot read the log of notifications: {error}"))
     })?;
     if args.last > 0 {
         deliveries.drain(..deliveries.len().saturating_sub(args.last));
@@ -86,19 +92,20 @@ fn log(ctx: &Ctx, args: &NotifyLog) -> Result<u8, Problem> {
     Ok(0)
 }
 
-/// One line each; with `past`, when and whom it was about.
-fn table(deliveries: &[Delivery], past: bool) -> String {
-    let width = |of: fn(&Delivery) -> &str| {
+/// One line for each notification; with `past`, also its age and its session.
+fn table(deliveries: &[NotificationDelivery], past: bool) -> String {
+    let width = |of: fn(&NotificationDelivery) -> &str| {
         deliveries.iter().map(|delivery| of(delivery).chars().count()).max().unwrap_or_default()
     };
-    let who =
-        |delivery: &Delivery| -> String { delivery.name.clone().unwrap_or_else(|| delivery.session.clone()) };
+    let who = |delivery: &NotificationDelivery| -> String {
+        delivery.name.clone().unwrap_or_else(|| delivery.session.clone())
+    };
     let whos = deliveries.iter().map(|delivery| who(delivery).chars().count()).max().unwrap_or_default();
     let channels = width(|delivery| channel(delivery));
     let mut text = String::new();
     for delivery in deliveries {
         if past {
-            let (ago, who) = (print::ago(delivery.at), who(delivery));
+            let (ago, who) = (print::age_since(delivery.at), who(delivery));
             text.push_str(&format!("{ago:>8}  {who:whos$}  {:9}  ", delivery.what));
         }
         let tries = if delivery.tries > 1 { format!(" ({} tries)", delivery.tries) } else { String::new() };
@@ -110,14 +117,14 @@ fn table(deliveries: &[Delivery], past: bool) -> String {
     text
 }
 
-fn channel(delivery: &Delivery) -> &str {
+fn channel(delivery: &NotificationDelivery) -> &str {
     if delivery.channel.is_empty() { "-" } else { &delivery.channel }
 }
 
-fn word(outcome: Outcome) -> &'static str {
+fn word(outcome: DeliveryOutcome) -> &'static str {
     match outcome {
-        Outcome::Sent => "sent",
-        Outcome::Skipped => "skipped",
-        Outcome::Failed => "failed",
+        DeliveryOutcome::Sent => "sent",
+        DeliveryOutcome::Skipped => "skipped",
+        DeliveryOutcome::Failed => "failed",
     }
 }

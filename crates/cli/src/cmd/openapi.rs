@@ -1,4 +1,4 @@
-//! `berth openapi`: what the gateway can be asked.
+//! `berth openapi`: prints the description of the gateway's HTTP API.
 
 use berth_api::Problem;
 

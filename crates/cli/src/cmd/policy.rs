@@ -1,16 +1,16 @@
-//! `berth policy`: when a session ends and is archived by itself, and what people are told of it.
+//! `berth policy`: shows and sets a session's limits, archiving and notifications.
 
 use berth_api::Problem;
-use berth_api::life::PolicyChange;
-use berth_api::message::Request;
+use berth_api::message::KeeperRequest;
+use berth_api::policy_change::PolicyChange;
 use berth_api::turn::{OnFailed, OnUnknown};
-use berth_core::{Command, Notify};
+use berth_core::{Command, NotificationPolicy};
 
-use crate::args::{self, CONFIGURED, Policy};
-use crate::ctx::Ctx;
-use crate::{life, print};
+use crate::args::{self, CONFIGURED, PolicyArgs};
+use crate::ctx::CommandContext;
+use crate::{lifecycle, print};
 
-pub(crate) fn run(ctx: &Ctx, args: &Policy) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &PolicyArgs) -> Result<u8, Problem> {
     let id = ctx.target(args.session.as_deref())?.id;
     let change = PolicyChange {
         idle: args.idle.unwrap_or_default(),
@@ -22,14 +22,14 @@ pub(crate) fn run(ctx: &Ctx, args: &Policy) -> Result<u8, Problem> {
     };
     if change != PolicyChange::default() {
         let command = Command::SetPolicy { change: change.clone().into() };
-        life::change(ctx, &id, Request::SetPolicy { change }, command)?;
+        lifecycle::change(ctx, &id, KeeperRequest::SetPolicy { change }, command)?;
     }
     let policy = ctx.known(&id)?.0.what.policy;
     if args.json {
         print::json(&policy)?;
         return Ok(0);
     }
-    let time = |ms: Option<u64>| ms.map_or_else(|| "never".to_owned(), print::span);
+    let time = |ms: Option<u64>| ms.map_or_else(|| "never".to_owned(), print::exact_duration);
     let behind_unknown = match policy.on_unknown {
         OnUnknown::Hold => "hold",
         OnUnknown::Continue => "continue",
@@ -45,30 +45,30 @@ pub(crate) fn run(ctx: &Ctx, args: &Policy) -> Result<u8, Problem> {
     Ok(0)
 }
 
-/// What people are told of, as they would type it.
-pub(crate) fn told_of(notify: &Notify) -> String {
+/// The occasions of notifications, as they are typed for `--notify`.
+pub(crate) fn told_of(notify: &NotificationPolicy) -> String {
     match notify {
-        Notify::AsConfigured => CONFIGURED.to_owned(),
-        Notify::Only(occasions) if occasions.is_empty() => "none".to_owned(),
-        Notify::Only(occasions) => {
+        NotificationPolicy::AsConfigured => CONFIGURED.to_owned(),
+        NotificationPolicy::Only(occasions) if occasions.is_empty() => "none".to_owned(),
+        NotificationPolicy::Only(occasions) => {
             occasions.iter().map(|occasion| occasion.word()).collect::<Vec<_>>().join(",")
         }
     }
 }
 
-/// What was typed, on paper.
-pub(crate) fn on_failed(typed: args::OnFailed) -> OnFailed {
+/// The recorded form of `--on-failed`.
+pub(crate) fn on_failed(typed: args::OnFailedArg) -> OnFailed {
     match typed {
-        args::OnFailed::Hold => OnFailed::Hold,
-        args::OnFailed::Continue => OnFailed::Continue,
-        args::OnFailed::Retry => OnFailed::Retry,
+        args::OnFailedArg::Hold => OnFailed::Hold,
+        args::OnFailedArg::Continue => OnFailed::Continue,
+        args::OnFailedArg::Retry => OnFailed::Retry,
     }
 }
 
-/// What was typed, on paper.
-pub(crate) fn on_unknown(typed: args::OnUnknown) -> OnUnknown {
+/// The recorded form of `--on-unknown`.
+pub(crate) fn on_unknown(typed: args::OnUnknownArg) -> OnUnknown {
     match typed {
-        args::OnUnknown::Hold => OnUnknown::Hold,
-        args::OnUnknown::Continue => OnUnknown::Continue,
+        args::OnUnknownArg::Hold => OnUnknown::Hold,
+        args::OnUnknownArg::Continue => OnUnknown::Continue,
     }
 }

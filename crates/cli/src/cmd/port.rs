@@ -1,17 +1,17 @@
-//! `berth ps --port`: whose port is it?
+//! `berth ps --port`: finds the processes that listen on a port, and their sessions.
 
-use berth_api::{Code, Problem};
-use berth_verbs::port::{self, Holder};
+use berth_api::{Problem, ProblemCode};
+use berth_verbs::port::{self, PortHolder};
 
-use crate::ctx::Ctx;
+use crate::ctx::CommandContext;
 use crate::print;
 
-pub(crate) fn run(ctx: &Ctx, port: u16, json: bool) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, port: u16, json: bool) -> Result<u8, Problem> {
     let found = port::holders(ctx, port);
-    // Nobody is a problem, and to a program an empty list, too.
+    // Without a holder there is a problem on standard error, and for programs also an empty list.
     let holders = match &found {
         Ok(holders) => holders.as_slice(),
-        Err(problem) if problem.code == Code::NotFound => &[],
+        Err(problem) if problem.code == ProblemCode::NotFound => &[],
         Err(_) => return found.map(|_| 0),
     };
     if json {
@@ -22,7 +22,7 @@ pub(crate) fn run(ctx: &Ctx, port: u16, json: bool) -> Result<u8, Problem> {
     found.map(|_| 0)
 }
 
-fn table(holders: &[Holder]) -> String {
+fn table(holders: &[PortHolder]) -> String {
     let rows: Vec<[String; 4]> = holders
         .iter()
         .map(|holder| {
@@ -35,7 +35,7 @@ fn table(holders: &[Holder]) -> String {
             };
             let command = match (&holder.short_command, holder.uid) {
                 (Some(command), _) => command.clone(),
-                (None, Some(uid)) => format!("(of user {uid}; only they and root may look into it)"),
+                (None, Some(uid)) => format!("(of user {uid}; only that user and root may read its command)"),
                 (None, None) => "(ended meanwhile)".to_owned(),
             };
             let pid = holder.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
@@ -54,7 +54,7 @@ fn table(holders: &[Holder]) -> String {
     let room = width.saturating_sub(pid + address + session + 6).max(10);
     let mut text = format!("{:>pid$}  {:address$}  {:session$}  COMMAND\n", "PID", "ADDRESS", "SESSION");
     for [number, place, owner, command] in &rows {
-        let command = print::cut(command, room);
+        let command = print::truncate(command, room);
         text.push_str(&format!("{number:>pid$}  {place:address$}  {owner:session$}  {command}\n"));
     }
     text

@@ -1,17 +1,17 @@
-//! `berth ps`: the processes of sessions.
+//! `berth ps`: lists the processes of sessions.
 
-use berth_api::{Code, Problem};
-use berth_verbs::ps::{self, Block, Row};
+use berth_api::{Problem, ProblemCode};
+use berth_verbs::ps::{self, SessionProcess, SessionProcesses};
 
-use crate::args::Ps;
+use crate::args::PsArgs;
 use crate::cmd::port;
-use crate::ctx::Ctx;
+use crate::ctx::CommandContext;
 use crate::print;
 
 /// The widest column of ports; the rest is in `--json`.
 const WIDEST_PORTS: usize = 24;
 
-pub(crate) fn run(ctx: &Ctx, args: &Ps) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &PsArgs) -> Result<u8, Problem> {
     if let Some(port) = args.port {
         return port::run(ctx, port, args.json);
     }
@@ -27,10 +27,10 @@ pub(crate) fn run(ctx: &Ctx, args: &Ps) -> Result<u8, Problem> {
             &blocks.iter().filter(|block| !block.is_empty()).map(table).collect::<Vec<_>>().join("\n"),
         )?;
         match blocks.as_slice() {
-            [] => print::note("nothing runs: `berth ls --all` lists what there is"),
+            [] => print::note("no session runs: `berth ls --all` lists all sessions"),
             [only] if only.is_empty() => {
                 let handle = named.map_or(only.handle(), String::as_str);
-                print::note(&format!("nothing of `{handle}` runs"));
+                print::note(&format!("no process of `{handle}` runs"));
             }
             _ => {}
         }
@@ -38,13 +38,13 @@ pub(crate) fn run(ctx: &Ctx, args: &Ps) -> Result<u8, Problem> {
     for problem in &trouble {
         print::problem(problem);
     }
-    Ok(if trouble.is_empty() { 0 } else { Code::Refused.exit_code() })
+    Ok(if trouble.is_empty() { 0 } else { ProblemCode::Refused.exit_code() })
 }
 
-fn table(block: &Block) -> String {
+fn table(block: &SessionProcesses) -> String {
     let rows = &block.processes;
     let ports: Vec<String> =
-        rows.iter().map(|row| print::cut(&row.short_ports.join(","), WIDEST_PORTS)).collect();
+        rows.iter().map(|row| print::truncate(&row.short_ports.join(","), WIDEST_PORTS)).collect();
     let ports_width = ports.iter().map(|ports| ports.chars().count()).max().unwrap_or(0).max("PORTS".len());
     let width = crate::tty::size().map_or(usize::MAX, |size| usize::from(size.cols));
     let fixed = 7 + 2 + 8 + 2 + 5 + 2 + 5 + 2 + ports_width + 2;
@@ -73,7 +73,7 @@ fn table(block: &Block) -> String {
             print::size(row.memory_bytes),
             print::age(row.cpu_ms),
             print::age(row.age_ms),
-            print::cut(&row.short_command, left),
+            print::truncate(&row.short_command, left),
         ));
     }
     let processes = if rows.len() == 1 { "process" } else { "processes" };
@@ -81,10 +81,11 @@ fn table(block: &Block) -> String {
     text
 }
 
-/// What is drawn before each command to show whose child it is.
-fn branches(rows: &[Row]) -> Vec<String> {
-    // For each row: its parent's place in the list.
-    let parent = |row: &Row| rows.iter().position(|other| other.pid == row.ppid && other.pid != row.pid);
+/// The lines drawn before each command, which show the parent of each process.
+fn branches(rows: &[SessionProcess]) -> Vec<String> {
+    // For each row, the index of its parent's row.
+    let parent =
+        |row: &SessionProcess| rows.iter().position(|other| other.pid == row.ppid && other.pid != row.pid);
     let parents: Vec<Option<usize>> = rows.iter().map(parent).collect();
     let is_last = |at: usize| parents[at + 1..].iter().all(|parent| *parent != parents[at]);
     let mut branches: Vec<String> = Vec::with_capacity(rows.len());
@@ -107,8 +108,8 @@ fn branches(rows: &[Row]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn row(pid: u32, ppid: u32) -> Row {
-        Row {
+    fn row(pid: u32, ppid: u32) -> SessionProcess {
+        SessionProcess {
             pid,
             ppid,
             role: "process",

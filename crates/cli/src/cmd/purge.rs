@@ -1,16 +1,16 @@
-//! `berth purge`: sessions deleted for good.
+//! `berth purge`: deletes sessions permanently.
 
 use berth_api::Problem;
-use berth_verbs::purge::{self, Doomed, archived};
+use berth_verbs::purge::{self, PurgedSession, archived};
 
-use crate::args::Purge;
+use crate::args::PurgeArgs;
 use crate::cmd::archive::{listed, sessions};
-use crate::ctx::Ctx;
-use crate::listing::Extent;
-use crate::meant::Meant;
+use crate::ctx::CommandContext;
+use crate::listing::ListExtent;
+use crate::target_session::TargetSession;
 use crate::{consent, print, tty};
 
-pub(crate) fn run(ctx: &Ctx, args: &Purge) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &PurgeArgs) -> Result<u8, Problem> {
     let mut worst = 0;
     let mut doomed =
         if args.archived { archived(ctx, args.older_than)? } else { named(ctx, args, &mut worst)? };
@@ -26,11 +26,11 @@ pub(crate) fn run(ctx: &Ctx, args: &Purge) -> Result<u8, Problem> {
         doomed.iter().for_each(|doomed| print::note(&line(doomed)));
     }
     let bytes: u64 = doomed.iter().map(|doomed| doomed.bytes).sum();
-    let handles: Vec<&str> = doomed.iter().map(Doomed::handle).collect();
+    let handles: Vec<&str> = doomed.iter().map(PurgedSession::handle).collect();
     let what = format!("{}, {}, would be deleted for good", sessions(handles.len()), print::size(bytes));
-    consent::ask(&format!("{what}: {}", listed(&handles)), args.yes)?;
+    consent::require_yes(&format!("{what}: {}", listed(&handles)), args.yes)?;
     for doomed in &mut doomed {
-        // A yes is to what was shown.
+        // The consent covers only the sessions that were shown.
         match doomed.purge(ctx) {
             Ok(()) => {
                 if !args.json {
@@ -49,18 +49,19 @@ pub(crate) fn run(ctx: &Ctx, args: &Purge) -> Result<u8, Problem> {
     Ok(worst)
 }
 
-fn line(doomed: &Doomed) -> String {
+fn line(doomed: &PurgedSession) -> String {
     let name = doomed.name.as_ref().map(|name| format!(", the name `{name}`")).unwrap_or_default();
     let key = doomed.key.as_ref().map(|key| format!(", the key `{key}`")).unwrap_or_default();
     format!("{}  {:8}  {}{name}{key}", doomed.id, doomed.state, print::size(doomed.bytes))
 }
 
-/// Those that were named, or match the conditions. One that runs, or cannot be told not to, is refused before anything is deleted.
-fn named(ctx: &Ctx, args: &Purge, worst: &mut u8) -> Result<Vec<Doomed>, Problem> {
-    let mut doomed: Vec<Doomed> = Vec::new();
-    for Meant { id, handle, .. } in ctx.chosen(&args.sessions, &args.which, Extent::All, worst)? {
+/// The sessions that are named or meet the conditions. A session that runs, or whose end is not proven, is refused
+/// before any session is deleted.
+fn named(ctx: &CommandContext, args: &PurgeArgs, worst: &mut u8) -> Result<Vec<PurgedSession>, Problem> {
+    let mut doomed: Vec<PurgedSession> = Vec::new();
+    for TargetSession { id, handle, .. } in ctx.chosen(&args.sessions, &args.which, ListExtent::All, worst)? {
         let one = purge::named(ctx, &id, &handle)?;
-        // Named twice is meant once.
+        // A session that is named twice is deleted once.
         if !doomed.iter().any(|known| known.id == one.id) {
             doomed.push(one);
         }

@@ -1,23 +1,25 @@
-//! `berth queue`: what waits in a session.
+//! `berth queue`: shows and changes a session's queue of turns.
 
 use berth_api::Problem;
 use berth_core::SessionId;
 use berth_verbs::queue;
 
-use crate::args::{Queue, QueueVerb};
+use crate::args::{QueueArgs, QueueVerb};
 use crate::cmd::send;
 use crate::cmd::turns::table;
-use crate::ctx::Ctx;
-use crate::meant::Meant;
+use crate::ctx::CommandContext;
+use crate::target_session::TargetSession;
 use crate::{print, turns};
 
-pub(crate) fn run(ctx: &Ctx, args: &Queue) -> Result<u8, Problem> {
-    let Meant { id, handle, .. } = ctx.target(args.session.as_deref())?;
+pub(crate) fn run(ctx: &CommandContext, args: &QueueArgs) -> Result<u8, Problem> {
+    let TargetSession { id, handle, .. } = ctx.target(args.session.as_deref())?;
     let number = |turn: &str| turns::find(ctx, turn, Some(&id)).map(|(_, number)| number);
     match &args.verb {
         None => {}
         Some(QueueVerb::Drop { turn }) => queue::withdraw(ctx, &id, number(turn)?)?,
-        Some(QueueVerb::Move { turn, to }) => queue::shift(ctx, &id, number(turn)?, to.saturating_sub(1))?,
+        Some(QueueVerb::Move { turn, to }) => {
+            queue::move_turn(ctx, &id, number(turn)?, to.saturating_sub(1))?
+        }
         Some(QueueVerb::Edit { turn, text }) => {
             let number = number(turn)?;
             queue::edit(ctx, &id, number, send::text(text)?)?;
@@ -28,17 +30,17 @@ pub(crate) fn run(ctx: &Ctx, args: &Queue) -> Result<u8, Problem> {
     show(ctx, &id, &handle, args.json)
 }
 
-/// What waits, and why nothing begins.
-fn show(ctx: &Ctx, id: &SessionId, handle: &str, json: bool) -> Result<u8, Problem> {
+/// Prints the queued turns, and the reason if the queue is held.
+fn show(ctx: &CommandContext, id: &SessionId, handle: &str, json: bool) -> Result<u8, Problem> {
     let waiting = queue::waiting(ctx, id, handle)?;
-    print::note_if_silent(waiting.keeper_silent, handle);
+    print::note_if_unresponsive(waiting.keeper_silent, handle);
     if json {
         print::json(&waiting)?;
         return Ok(0);
     }
     print::text(&table(&waiting.queued))?;
     if waiting.queued.is_empty() {
-        print::note("nothing waits");
+        print::note("no turn is queued");
     }
     if let Some(held) = waiting.held {
         print::note(&format!("the queue is held: {held}"));

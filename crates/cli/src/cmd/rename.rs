@@ -1,19 +1,19 @@
-//! `berth rename`: another name for a session.
+//! `berth rename`: gives a session another name.
 
-use berth_api::{Code, Problem};
-use berth_core::Name;
+use berth_api::{Problem, ProblemCode};
+use berth_core::SafeName;
 
-use crate::args::Rename;
-use crate::ctx::Ctx;
-use crate::meant::{Meant, only};
-use crate::{life, print};
+use crate::args::RenameArgs;
+use crate::ctx::CommandContext;
+use crate::target_session::{TargetSession, single_word};
+use crate::{lifecycle, print};
 
-pub(crate) fn run(ctx: &Ctx, args: &Rename) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &RenameArgs) -> Result<u8, Problem> {
     let name: Vec<String> = args.name.iter().cloned().collect();
-    let (Meant { id, .. }, name) = ctx.target_and(&args.session, &name, "the new name")?;
-    let name = only(&name, "name")?;
-    let name = Name::parse(name).map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
-    life::rename(ctx, &id, &name)?;
+    let (TargetSession { id, .. }, name) = ctx.target_and(&args.session, &name, "the new name")?;
+    let name = single_word(&name, "name")?;
+    let name = SafeName::parse(name).map_err(|bad| Problem::new(ProblemCode::Usage, bad.to_string()))?;
+    lifecycle::rename(ctx, &id, &name)?;
     print::note(&format!("{id} is now `{name}`"));
     Ok(0)
 }

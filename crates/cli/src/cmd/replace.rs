@@ -1,39 +1,44 @@
-//! `berth run --replace OLD`: a new session in the place of one that runs.
+//! `berth run --replace OLD`: replaces a running session with a new one.
 //!
-//! Promise: nothing is done without a yes. The old session is ended only when the new one runs, and an agent
-//! that takes turns is ready; if the new one does not start, the old one was never touched. If the old one
-//! cannot be ended both are named, and both go on.
-//! Not here: starting the new one (see `run`) and ending the old one (see `stop`).
-//! Start with [`Replaced::agreed`], then [`Replaced::by`].
+//! Promise: a running session is ended only with consent, and only when the new one runs (and its agent is ready, if it
+//! takes turns). If the new session does not start, the old one is untouched. If the old one cannot be ended, the error
+//! names both, and both go on.
+//! Not here: starting the new session (see `run`) and ending the old one (see `stop`).
+//! Start with [`ReplacedSession::confirm`], then [`ReplacedSession::complete`].
 
-use berth_api::{Code, Problem, Status};
-use berth_core::{Deed, Name, SessionId};
-use berth_store::view;
+use berth_api::{Problem, ProblemCode, SessionStatus};
+use berth_core::{CallerAction, SafeName, SessionId};
+use berth_store::session_status;
 
 use crate::cmd::stop;
-use crate::ctx::Ctx;
-use crate::meant::Meant;
-use crate::{consent, life, print};
+use crate::ctx::CommandContext;
+use crate::target_session::TargetSession;
+use crate::{consent, lifecycle, print};
 
-/// How long the old session's processes may take before they are killed.
+/// Time that the old session's processes have to end before they are killed.
 const GRACE_MS: u64 = 5000;
-/// How many letters of its id an old session is called by, behind the name it had.
+/// Number of characters of the old session's id that are appended to its name.
 const SUFFIX: usize = 4;
 
-/// A session whose end was agreed to.
-pub(crate) struct Replaced {
-    old: Meant,
-    /// The name that the new one takes over.
-    name: Option<Name>,
-    /// Nothing of it ran, so nobody was asked for a yes.
+/// An old session, with consent to end it.
+pub(crate) struct ReplacedSession {
+    old: TargetSession,
+    /// The name that the new session takes over; `None` if it has another name or none.
+    name: Option<SafeName>,
+    /// True if the old session did not run, so that no consent was asked for.
     was_over: bool,
 }
 
-impl Replaced {
-    /// Looks the old session up and gets a yes to ending it. `name` is what the new one is to be called.
-    pub(crate) fn agreed(ctx: &Ctx, old: &str, name: Option<&Name>, said: bool) -> Result<Self, Problem> {
+impl ReplacedSession {
+    /// Finds the old session, and asks for consent to end it. `name` is the name of the new session.
+    pub(crate) fn confirm(
+        ctx: &CommandContext,
+        old: &str,
+        name: Option<&SafeName>,
+        said: bool,
+    ) -> Result<Self, Problem> {
         let old = ctx.target(Some(old))?;
-        ctx.may(Deed::Stop, &old.id)?;
+        ctx.may(CallerAction::Stop, &old.id)?;
         let status = ctx.status(&old.id)?;
         let handle = status.handle();
         let was_over = status.is_over();
@@ -42,38 +47,42 @@ impl Replaced {
                 "session `{handle}`, which is {}, would be ended once the new one runs",
                 status.state
             );
-            consent::ask(&what, said)?;
+            consent::require_yes(&what, said)?;
         }
         let name = name.filter(|name| status.name.as_deref() == Some(name.as_str())).cloned();
-        Ok(Self { old: Meant { handle: handle.to_owned(), ..old }, name, was_over })
+        Ok(Self { old: TargetSession { handle: handle.to_owned(), ..old }, name, was_over })
     }
 
-    /// Whether the new session takes over the old one's name. It gets it when the old one is over: until then
-    /// both may run, and a name means one.
-    pub(crate) fn hands_on_its_name(&self) -> bool {
+    /// True if the new session takes over the old one's name. The name moves when the old session is over: until then
+    /// both may run, and a name belongs to one session.
+    pub(crate) fn transfers_name(&self) -> bool {
         self.name.is_some()
     }
 
-    /// Ends the old session in favour of one that runs.
-    pub(crate) fn by(self, ctx: &Ctx, new: &Status) -> Result<(), Problem> {
-        let Meant { id, handle, .. } = &self.old;
+    /// Ends the old session, now that the new one runs, and moves the name.
+    pub(crate) fn complete(self, ctx: &CommandContext, new: &SessionStatus) -> Result<(), Problem> {
+        let TargetSession { id, handle, .. } = &self.old;
         if *id.as_str() == new.id {
-            return Err(Problem::new(Code::Usage, format!("session `{handle}` cannot replace itself"))
-                .hint("the key means that very session; use another key for a new one"));
+            return Err(Problem::new(
+                ProblemCode::Usage,
+                format!("session `{handle}` cannot replace itself"),
+            )
+            .hint("the key belongs to that session; use another key for a new one"));
         }
         let ended = if self.was_over {
-            ctx.status(id).and_then(|status| if status.is_over() { Ok(status) } else { Err(came_back()) })
+            ctx.status(id)
+                .and_then(|status| if status.is_over() { Ok(status) } else { Err(restarted_meanwhile()) })
         } else {
             let ended = stop::stop_together(ctx, std::slice::from_ref(id), GRACE_MS).next();
             ended.unwrap_or_else(|| ctx.status(id))
         };
-        let status = ended.map_err(|problem| both_go_on(&problem, handle, new))?;
-        let ending = print::ending(&status).unwrap_or_else(|| status.state.to_string());
+        let status = ended.map_err(|problem| both_running(&problem, handle, new))?;
+        let ending = print::exit_summary(&status).unwrap_or_else(|| status.state.to_string());
         print::note(&format!("{handle}: {ending}, replaced by {}", new.handle()));
         let Some(name) = &self.name else { return Ok(()) };
-        let new_id =
-            SessionId::parse(&new.id).ok_or_else(|| Problem::new(Code::Bug, "the keeper gave no id"))?;
-        hand_on(ctx, id, &new_id, name).map_err(|problem| {
+        let new_id = SessionId::parse(&new.id)
+            .ok_or_else(|| Problem::new(ProblemCode::Bug, "the keeper gave no id"))?;
+        transfer_name(ctx, id, &new_id, name).map_err(|problem| {
             let what = format!(
                 "session {new_id} runs in the place of {id}, but is not called `{name}`: {}",
                 problem.what
@@ -84,26 +93,31 @@ impl Replaced {
     }
 }
 
-/// Gives the old session's name to the new one. The old one keeps its record, so it needs another.
-fn hand_on(ctx: &Ctx, old: &SessionId, new: &SessionId, name: &Name) -> Result<(), Problem> {
-    // It may have been renamed while it was being ended.
-    if view::history(&ctx.home, old)?.session.name.as_ref() == Some(name) {
-        let stem = &name.as_str()[..name.as_str().len().min(Name::MAX_BYTES - SUFFIX - 1)];
+/// Moves a name from the old session to the new one. The old session keeps its record, so it gets another name.
+fn transfer_name(
+    ctx: &CommandContext,
+    old: &SessionId,
+    new: &SessionId,
+    name: &SafeName,
+) -> Result<(), Problem> {
+    // The old session may have been renamed while it was being ended.
+    if session_status::history(&ctx.home, old)?.session.name.as_ref() == Some(name) {
+        let stem = &name.as_str()[..name.as_str().len().min(SafeName::MAX_BYTES - SUFFIX - 1)];
         let other = format!("{stem}-{}", &old.as_str()[..SUFFIX]);
-        let bad = |bad: berth_core::BadName| Problem::new(Code::Refused, bad.to_string());
-        let other = Name::parse(&other).map_err(bad)?;
-        life::rename(ctx, old, &other)?;
+        let bad = |bad: berth_core::BadName| Problem::new(ProblemCode::Refused, bad.to_string());
+        let other = SafeName::parse(&other).map_err(bad)?;
+        lifecycle::rename(ctx, old, &other)?;
         print::note(&format!("{old} was `{name}` and is now `{other}`"));
     }
-    life::rename(ctx, new, name)
+    lifecycle::rename(ctx, new, name)
 }
 
-/// Somebody started the old session while the new one began, and nobody said yes to ending what runs now.
-fn came_back() -> Problem {
-    Problem::new(Code::Held, "it was over, and was started again meanwhile")
+/// The old session was started again while the new one began. There is no consent to end this run.
+fn restarted_meanwhile() -> Problem {
+    Problem::new(ProblemCode::Held, "the session was over, and was started again meanwhile")
 }
 
-fn both_go_on(problem: &Problem, old: &str, new: &Status) -> Problem {
+fn both_running(problem: &Problem, old: &str, new: &SessionStatus) -> Problem {
     let what =
         format!("session {} runs, and session `{old}` could not be ended: {}", new.handle(), problem.what);
     Problem::new(problem.code, what).hint(format!(

@@ -1,23 +1,23 @@
-//! `berth restore`: archived sessions, back in the list.
+//! `berth restore`: restores archived sessions to the list, and saved transcripts to their place.
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_verbs::history;
 
-use crate::args::Restore;
-use crate::ctx::Ctx;
-use crate::listing::Extent;
-use crate::meant::Meant;
-use crate::{life, print};
+use crate::args::RestoreArgs;
+use crate::ctx::CommandContext;
+use crate::listing::ListExtent;
+use crate::target_session::TargetSession;
+use crate::{lifecycle, print};
 
-pub(crate) fn run(ctx: &Ctx, args: &Restore) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &RestoreArgs) -> Result<u8, Problem> {
     let mut worst = 0;
-    let meant = ctx.chosen(&args.sessions, &args.which, Extent::Archived, &mut worst)?;
+    let meant = ctx.chosen(&args.sessions, &args.which, ListExtent::Archived, &mut worst)?;
     if args.history {
         return transcript(ctx, args, &meant);
     }
     let mut restored = Vec::new();
-    for Meant { id, .. } in &meant {
-        match life::restore(ctx, id) {
+    for TargetSession { id, .. } in &meant {
+        match lifecycle::restore(ctx, id) {
             Ok(status) => {
                 if !args.json {
                     let next = if status.keeper_pid.is_some() {
@@ -41,11 +41,11 @@ pub(crate) fn run(ctx: &Ctx, args: &Restore) -> Result<u8, Problem> {
     Ok(worst)
 }
 
-/// Puts the agent's transcript back.
-fn transcript(ctx: &Ctx, args: &Restore, meant: &[Meant]) -> Result<u8, Problem> {
-    let [Meant { id, handle, .. }] = meant else {
-        let what = "--history puts the transcript of one session back at a time";
-        return Err(Problem::new(Code::Usage, what).hint("name one session"));
+/// Writes a saved copy of the agent's transcript back to its place, or to `--to`.
+fn transcript(ctx: &CommandContext, args: &RestoreArgs, meant: &[TargetSession]) -> Result<u8, Problem> {
+    let [TargetSession { id, handle, .. }] = meant else {
+        let what = "--history restores the transcript of one session at a time";
+        return Err(Problem::new(ProblemCode::Usage, what).hint("name one session"));
     };
     let restored = history::restore(ctx, id, args.at, args.to.as_deref())?;
     if args.json {
@@ -56,7 +56,7 @@ fn transcript(ctx: &Ctx, args: &Restore, meant: &[Meant]) -> Result<u8, Problem>
         print::text(&format!("{}\n", file.display()))?;
     }
     for file in &restored.there {
-        print::note(&format!("{} was there already, and is left as it is", file.display()));
+        print::note(&format!("{} exists already, and is left as it is", file.display()));
     }
     let after = restored.point.turn.map(|turn| format!(", after turn {turn}")).unwrap_or_default();
     let next =

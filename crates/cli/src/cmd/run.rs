@@ -1,67 +1,75 @@
-//! `berth run`: a command in a new session.
+//! `berth run`: starts an agent or a command in a new session.
+//!
+//! Promise: a repeated call with a known key starts no second session.
+//! Not here: questions before the start (see `offer`), ending a replaced session (see `replace`).
+//! Start with [`run`].
 
-mod offer;
+mod interactive;
 
 use std::ffi::OsString;
 
-use berth_api::life::PolicyChange;
-use berth_api::{Code, Connection, Problem, Status};
+use berth_api::policy_change::PolicyChange;
+use berth_api::{KeeperConnection, Problem, ProblemCode, SessionStatus};
 use berth_core::SessionId;
-use berth_verbs::run::{self as verb, Made, Wanted, id_of};
+use berth_verbs::run::{self as verb, RunRequest, StartedSession, id_of};
 
-use crate::args::{Leave, Run};
-use crate::attached::{self, Wish};
-use crate::cmd::replace::Replaced;
-use crate::cmd::{output, policy, send, talk};
-use crate::ctx::Ctx;
-use crate::{config, print, tty, turns};
+use crate::args::{LeaveKeyArgs, RunArgs};
+use crate::attachment::{self, AttachOptions};
+use crate::chat;
+use crate::cmd::replace::ReplacedSession;
+use crate::cmd::{policy, send};
+use crate::ctx::CommandContext;
+use crate::{config, print, tty};
 
-pub(crate) fn run(ctx: &Ctx, mut args: Run) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, mut args: RunArgs) -> Result<u8, Problem> {
     refuse_unknown_option(&args)?;
-    offer::agent(&mut args)?;
-    if let Some(code) = offer::taken_name(ctx, &mut args)? {
+    interactive::choose_agent(&mut args)?;
+    if let Some(code) = interactive::resolve_taken_name(ctx, &mut args)? {
         return Ok(code);
     }
-    let wanted = wanted(&args)?;
+    let wanted = start_request(&args)?;
     let mut prepared = verb::prepare(&wanted)?;
     let takes_turns = prepared.takes_turns();
     let replaced = args.replace.as_deref();
-    let replaced =
-        replaced.map(|old| Replaced::agreed(ctx, old, prepared.name.as_ref(), args.yes)).transpose()?;
-    prepared.name.take_if(|_| replaced.as_ref().is_some_and(Replaced::hands_on_its_name));
-    let Made { status, connection, left_out, .. } = prepared.start(ctx)?;
+    let replaced = replaced
+        .map(|old| ReplacedSession::confirm(ctx, old, prepared.name.as_ref(), args.yes))
+        .transpose()?;
+    prepared.name.take_if(|_| replaced.as_ref().is_some_and(ReplacedSession::transfers_name));
+    let StartedSession { status, connection, left_out, .. } = prepared.start(ctx)?;
     let Some(connection) = connection else {
         let id = id_of(&status)?;
-        return again(ctx, &args, wanted.prompt, &id, status, replaced);
+        return repeated_start(ctx, &args, wanted.prompt, &id, status, replaced);
     };
     if !left_out.is_empty() {
         let names = left_out.join(", ");
-        print::note(&format!("in no record, and to be in the environment when it is resumed: {names}"));
+        print::note(&format!(
+            "variables not stored in the record, which `berth resume` takes from its environment: {names}"
+        ));
     }
-    let status = settle(ctx, status, replaced)?;
-    let how = Stay { detach: args.detach, json: args.json, leave: args.leave };
+    let status = finish_start(ctx, status, replaced)?;
+    let how = StartFollowOptions { detach: args.detach, json: args.json, leave: args.leave };
     if !takes_turns {
-        return stay(ctx, connection, &status, how);
+        return follow_start(ctx, connection, &status, how);
     }
     match wanted.prompt {
         Some(prompt) => first_turn(ctx, &args, &status, prompt),
-        None if tty::is_interactive() && !args.detach && !args.json => talk::talk(ctx, &id_of(&status)?),
-        None => stay(ctx, connection, &status, Stay { detach: true, ..how }),
+        None if tty::is_interactive() && !args.detach && !args.json => chat::run_chat(ctx, &id_of(&status)?),
+        None => follow_start(ctx, connection, &status, StartFollowOptions { detach: true, ..how }),
     }
 }
 
-/// What was typed.
-fn wanted(args: &Run) -> Result<Wanted, Problem> {
+/// The session that the arguments describe.
+fn start_request(args: &RunArgs) -> Result<RunRequest, Problem> {
     let variable = |pair: &String| {
         let (name, value) = pair.split_once('=').filter(|(name, _)| !name.is_empty())?;
         Some((name.to_owned(), value.to_owned()))
     };
     let env = args.env.iter().map(|pair| {
-        let bad = || Problem::new(Code::Usage, format!("--env takes NAME=VALUE, not `{pair}`"));
+        let bad = || Problem::new(ProblemCode::Usage, format!("--env takes NAME=VALUE, not `{pair}`"));
         variable(pair).ok_or_else(bad)
     });
     let agent = &args.agent;
-    Ok(Wanted {
+    Ok(RunRequest {
         name: args.name.clone(),
         cwd: args.cwd.clone(),
         env: env.collect::<Result<_, _>>()?,
@@ -84,23 +92,27 @@ fn wanted(args: &Run) -> Result<Wanted, Problem> {
         note: args.sorting.note.clone(),
         notify: args.notify.clone(),
         grant: args.grant.unwrap_or_default(),
-        command: words(&args.command)?,
+        command: recorded_command(&args.command)?,
     })
 }
 
-/// What a session that runs now is to others: the current one of this terminal, and the end of the one that it
-/// replaces.
-fn settle(ctx: &Ctx, status: Status, replaced: Option<Replaced>) -> Result<Status, Problem> {
+/// Makes a session that runs now the current one of this terminal, and ends the session that it replaces.
+fn finish_start(
+    ctx: &CommandContext,
+    status: SessionStatus,
+    replaced: Option<ReplacedSession>,
+) -> Result<SessionStatus, Problem> {
     let id = id_of(&status)?;
-    ctx.make_current(&id);
+    berth_tui::current_session::make_current(&ctx.home, &id);
     let Some(replaced) = replaced else { return Ok(status) };
-    replaced.by(ctx, &status)?;
-    // It may have another name now.
+    replaced.complete(ctx, &status)?;
+    // The session may have taken over a name.
     ctx.status(&id)
 }
 
-/// A mistyped option would be run as a program, or given to the agent: whoever means that writes `--` before it.
-fn refuse_unknown_option(args: &Run) -> Result<(), Problem> {
+/// Rejects an unknown option, which would otherwise be run as a program or given to the agent. After `--` any word is
+/// allowed.
+fn refuse_unknown_option(args: &RunArgs) -> Result<(), Problem> {
     let given = args.command.first().and_then(|word| word.to_str()).filter(|word| word.starts_with('-'));
     let at = |word: &str| std::env::args_os().position(|given| given == word).unwrap_or(usize::MAX);
     let Some(given) = given.filter(|given| at(given) < at("--")) else { return Ok(()) };
@@ -111,20 +123,25 @@ fn refuse_unknown_option(args: &Run) -> Result<(), Problem> {
         .flat_map(|run| run.get_arguments().filter_map(|option| Some(format!("--{}", option.get_long()?))))
         .collect();
     let what = format!("`berth run` has no option `{given}`{}", config::did_you_mean(given, &known));
-    Err(Problem::new(Code::Usage, what)
-        .hint("`berth run --help` lists them; what is for the command, or for the agent, follows `--`"))
+    Err(Problem::new(ProblemCode::Usage, what)
+        .hint("`berth run --help` lists the options; arguments for the command or the agent follow `--`"))
 }
 
-/// The turn a session was started for.
-fn first_turn(ctx: &Ctx, args: &Run, status: &Status, text: String) -> Result<u8, Problem> {
+/// Sends the first turn, which `--prompt` gave, and follows it unless `--detach` was given.
+fn first_turn(
+    ctx: &CommandContext,
+    args: &RunArgs,
+    status: &SessionStatus,
+    text: String,
+) -> Result<u8, Problem> {
     let id = id_of(status)?;
     if !args.detach {
         print::note(&format!("session {}", status.handle()));
     }
     let submit = verb::first_turn(args.key.as_deref(), text, !args.detach);
-    let (connection, receipt) = turns::send(ctx, &id, submit)?;
+    let (connection, receipt) = ctx.session(&id).send(submit)?;
     let outcome = if !args.detach {
-        send::watch(ctx, &id, receipt.number, connection, args.json)
+        crate::turn_watch::watch(ctx, &id, receipt.number, connection, args.json)
     } else if args.json {
         ctx.status(&id).and_then(|status| print::json(&status)).map(|()| 0)
     } else {
@@ -133,84 +150,99 @@ fn first_turn(ctx: &Ctx, args: &Run, status: &Status, text: String) -> Result<u8
     outcome.map_err(|problem| send::accepted(problem, &receipt, args.key.as_deref(), false))
 }
 
-/// How a start is followed.
+/// How a command goes on after a session has started.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stay {
+pub(crate) struct StartFollowOptions {
     pub(crate) detach: bool,
     pub(crate) json: bool,
-    pub(crate) leave: Leave,
+    pub(crate) leave: LeaveKeyArgs,
 }
 
-/// What follows a start, for `run` and `resume` alike.
-pub(crate) fn stay(ctx: &Ctx, connection: Connection, status: &Status, how: Stay) -> Result<u8, Problem> {
+/// Prints the session, attaches to it or streams its output, after a start by `run`, `resume`, `fork` or `adopt`.
+pub(crate) fn follow_start(
+    ctx: &CommandContext,
+    connection: KeeperConnection,
+    status: &SessionStatus,
+    how: StartFollowOptions,
+) -> Result<u8, Problem> {
     match (how.detach, how.json) {
         (true, true) => print::json(status),
         (true, false) => print::text(&format!("{}\n", status.id)),
         (false, _) => return follow(ctx, connection, status, how),
     }
-    .map_err(|problem| runs(problem, &status.id))?;
+    .map_err(|problem| but_session_runs(problem, &status.id))?;
     Ok(0)
 }
 
-/// Adds to a problem that the session runs: its id could not be printed.
-fn runs(problem: Problem, id: impl std::fmt::Display) -> Problem {
+/// Adds the session's id to a problem, because the session runs and its id could not be printed.
+fn but_session_runs(problem: Problem, id: impl std::fmt::Display) -> Problem {
     problem.hint(format!("session {id} runs; end it with `berth stop {id}`"))
 }
 
-fn follow(ctx: &Ctx, connection: Connection, status: &Status, how: Stay) -> Result<u8, Problem> {
+fn follow(
+    ctx: &CommandContext,
+    connection: KeeperConnection,
+    status: &SessionStatus,
+    how: StartFollowOptions,
+) -> Result<u8, Problem> {
     let id = id_of(status)?;
     if tty::is_interactive() && !how.json {
-        let wish = Wish::new(berth_api::message::Role::Writer, how.leave.leave_key);
-        return attached::attach(ctx, &id, Some(connection), wish);
+        let wish = AttachOptions::new(berth_api::message::AttachMode::Writer, how.leave.leave_key);
+        return attachment::attach(ctx, &id, Some(connection), wish);
     }
     drop(connection);
     if how.json {
         let ended = crate::cmd::wait::until_exit(ctx, &id, None)?;
         print::json(&ended)?;
-        return crate::cmd::wait::exit_code(&ended);
+        return berth_verbs::wait::exit_code(&ended);
     }
-    output::stream_to_end(ctx, &id)
+    crate::output_stream::stream_to_end(ctx, &id)
 }
 
-/// A repeated call with a known key: the same session, whatever became of it.
-fn again(
-    ctx: &Ctx,
-    args: &Run,
+/// Handles a repeated call with a known key: goes on with the session of that key, in any state.
+fn repeated_start(
+    ctx: &CommandContext,
+    args: &RunArgs,
     prompt: Option<String>,
     id: &SessionId,
-    mut status: Status,
-    replaced: Option<Replaced>,
+    mut status: SessionStatus,
+    replaced: Option<ReplacedSession>,
 ) -> Result<u8, Problem> {
     if let Some(replaced) = replaced {
         if status.is_over() {
-            let what = format!("session {id}, which the key means, is {}: it replaces nothing", status.state);
-            return Err(Problem::new(Code::Refused, what)
+            let what = format!(
+                "session {id}, to which the key belongs, is {}: no session was replaced",
+                status.state
+            );
+            return Err(Problem::new(ProblemCode::Refused, what)
                 .hint(format!("`berth resume {id}` starts it again; another key makes a new one")));
         }
-        status = settle(ctx, status, Some(replaced))?;
+        status = finish_start(ctx, status, Some(replaced))?;
     }
     if let (Some(_), Some(prompt)) = (&status.turns, prompt) {
         return first_turn(ctx, args, &status, prompt);
     }
     match (args.detach || !status.what.has_terminal(), args.json) {
-        (true, true) => print::json(&status).map(|()| 0).map_err(|problem| runs(problem, id)),
-        (true, false) => print::text(&format!("{id}\n")).map(|()| 0).map_err(|problem| runs(problem, id)),
+        (true, true) => print::json(&status).map(|()| 0).map_err(|problem| but_session_runs(problem, id)),
+        (true, false) => {
+            print::text(&format!("{id}\n")).map(|()| 0).map_err(|problem| but_session_runs(problem, id))
+        }
         (false, _) => match ctx.keeper_of(id)? {
             Some(connection) => {
-                let how = Stay { detach: args.detach, json: args.json, leave: args.leave };
+                let how = StartFollowOptions { detach: args.detach, json: args.json, leave: args.leave };
                 follow(ctx, connection, &status, how)
             }
-            None => output::stream_to_end(ctx, id),
+            None => crate::output_stream::stream_to_end(ctx, id),
         },
     }
 }
 
-/// A command as it is recorded.
-pub(crate) fn words(command: &[OsString]) -> Result<Vec<String>, Problem> {
+/// A command as text, which is how records store it.
+pub(crate) fn recorded_command(command: &[OsString]) -> Result<Vec<String>, Problem> {
     let word = |word: &OsString| {
         let text = word.to_str().map(str::to_owned);
         text.ok_or_else(|| {
-            Problem::new(Code::Usage, format!("{word:?} is not UTF-8; berth records commands as text"))
+            Problem::new(ProblemCode::Usage, format!("{word:?} is not UTF-8; berth records commands as text"))
         })
     };
     command.iter().map(word).collect()

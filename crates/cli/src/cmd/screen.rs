@@ -1,13 +1,13 @@
-//! `berth screen`: what is on a session's screen.
+//! `berth screen`: prints a session's screen.
 
 use berth_api::Problem;
 use berth_verbs::screen;
 
-use crate::args::Screen;
-use crate::ctx::Ctx;
+use crate::args::ScreenArgs;
+use crate::ctx::CommandContext;
 use crate::print;
 
-pub(crate) fn run(ctx: &Ctx, args: &Screen) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &ScreenArgs) -> Result<u8, Problem> {
     let id = ctx.target(args.session.as_deref())?.id;
     let screen = screen::text(ctx, &id, args.ansi)? + "\n";
     if args.ansi { print::raw(screen.as_bytes()) } else { print::text(&screen) }?;

@@ -1,8 +1,8 @@
-//! `berth setup`: what runs beside the commands.
+//! `berth setup`: installs systemd units, and hooks of agents.
 //!
-//! Promise: every file is shown before it is written (--dry-run), a second time changes only what is different, and a
-//! file that berth did not write is left alone. `--remove` takes away exactly what is berth's.
-//! Not here: what the units say (see `units`), what agents are given (`verbs::setup`).
+//! Promise: --dry-run shows every file before it is written. A second setup changes only files that differ, and a file
+//! that berth did not write is left alone. `--remove` removes exactly the files of berth.
+//! Not here: the text of the units (see `units`), the files of agents (see `berth_verbs::setup`).
 
 mod agent;
 mod units;
@@ -10,39 +10,39 @@ mod units;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_host::{disk, facts};
 
 use berth_verbs::setup;
 
-use crate::args::{Setup, SetupClaude, SetupCodex, SetupSystemd, SetupVerb};
+use crate::args::{SetupArgs, SetupClaudeArgs, SetupCodexArgs, SetupSystemdArgs, SetupVerb};
 use crate::print;
-use units::{MARK, Unit};
+use units::{MARK, SystemdUnit};
 
-pub(crate) fn run(args: &Setup) -> Result<u8, Problem> {
+pub(crate) fn run(args: &SetupArgs) -> Result<u8, Problem> {
     match &args.verb {
         SetupVerb::Systemd(args) => systemd(args),
-        SetupVerb::Claude(SetupClaude { how }) => agent::run("claude", *how, setup::claude),
-        SetupVerb::Codex(SetupCodex { how }) => agent::run("codex", *how, setup::codex),
+        SetupVerb::Claude(SetupClaudeArgs { how }) => agent::run("claude", *how, setup::claude),
+        SetupVerb::Codex(SetupCodexArgs { how }) => agent::run("codex", *how, setup::codex),
     }
 }
 
-fn systemd(args: &SetupSystemd) -> Result<u8, Problem> {
+fn systemd(args: &SetupSystemdArgs) -> Result<u8, Problem> {
     let dir = place()?;
-    // What was set up is taken away whole; the gateway is set up for who wants it.
+    // --remove removes every unit; the gateway's unit is written only with --gateway.
     let mut units = units::all()?;
     units.retain(|unit| !unit.is_gateway || args.gateway || args.remove);
-    let states: Vec<(&Unit, State)> = units.iter().map(|unit| (unit, state(&dir, unit))).collect();
+    let states: Vec<(&SystemdUnit, UnitState)> = units.iter().map(|unit| (unit, state(&dir, unit))).collect();
     let manager = manager();
     if args.dry_run {
         let said = say(&dir, &states, args.remove);
         match &manager {
-            Ok(()) => print::note("your systemd can be reached, and would be told"),
+            Ok(()) => print::note("your systemd can be reached, and would start the units"),
             Err(why) if args.remove || args.force => {
-                print::note(&format!("no systemd of yours can be reached here: {why}"));
+                print::note(&format!("your systemd cannot be reached here: {why}"));
             }
             Err(why) => {
-                print::note(&format!("no systemd of yours can be reached here, so --force is needed: {why}"));
+                print::note(&format!("your systemd cannot be reached here, so --force is needed: {why}"));
             }
         }
         if !args.remove {
@@ -53,18 +53,19 @@ fn systemd(args: &SetupSystemd) -> Result<u8, Problem> {
     if args.remove {
         return remove(&dir, &states, manager.is_ok());
     }
-    if let Some((unit, _)) = states.iter().find(|(_, state)| *state == State::Foreign) {
+    if let Some((unit, _)) = states.iter().find(|(_, state)| *state == UnitState::Foreign) {
         return Err(foreign(&dir, unit));
     }
     if let Err(why) = &manager
         && !args.force
     {
-        return Err(Problem::new(Code::Refused, format!("no systemd of yours can be reached here: {why}"))
-            .hint(
-                "--force writes the files for when there is one; `berth sweep` does the same work by hand",
-            ));
+        return Err(Problem::new(
+            ProblemCode::Refused,
+            format!("your systemd cannot be reached here: {why}"),
+        )
+        .hint("--force writes the files for a later systemd; `berth sweep` does the work by hand"));
     }
-    let changed = states.iter().filter(|(_, state)| *state != State::Same);
+    let changed = states.iter().filter(|(_, state)| *state != UnitState::Same);
     for (unit, _) in changed.clone() {
         write(&dir, unit)?;
         print::note(&format!("wrote {}", dir.join(unit.name).display()));
@@ -85,42 +86,42 @@ fn systemd(args: &SetupSystemd) -> Result<u8, Problem> {
     Ok(0)
 }
 
-/// What there is in the place of a unit.
+/// State of a unit's file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum UnitState {
     Missing,
     Same,
-    /// Ours, and different.
+    /// Written by berth, with another text.
     Old,
-    /// Somebody else's.
+    /// Not written by berth.
     Foreign,
 }
 
-fn state(dir: &Path, unit: &Unit) -> State {
+fn state(dir: &Path, unit: &SystemdUnit) -> UnitState {
     let path = dir.join(unit.name);
-    // What cannot be read, or is no file, is not ours; and neither is what somebody links to.
+    // A file that cannot be read, a link, or anything else that is not a regular file was not written by berth.
     match std::fs::symlink_metadata(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return State::Missing,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return UnitState::Missing,
         Ok(found) if found.is_file() => {}
-        Ok(_) | Err(_) => return State::Foreign,
+        Ok(_) | Err(_) => return UnitState::Foreign,
     }
     match std::fs::read_to_string(&path) {
-        Ok(text) if text == unit.text => State::Same,
-        Ok(text) if text.lines().next() == Some(MARK) => State::Old,
-        Ok(_) | Err(_) => State::Foreign,
+        Ok(text) if text == unit.text => UnitState::Same,
+        Ok(text) if text.lines().next() == Some(MARK) => UnitState::Old,
+        Ok(_) | Err(_) => UnitState::Foreign,
     }
 }
 
-fn say(dir: &Path, states: &[(&Unit, State)], removes: bool) -> Result<u8, Problem> {
+fn say(dir: &Path, states: &[(&SystemdUnit, UnitState)], removes: bool) -> Result<u8, Problem> {
     let mut text = String::new();
     for (unit, state) in states {
         let what = match (removes, state) {
-            (false, State::Missing) => "would be written",
-            (false, State::Old) => "would be changed",
-            (false, State::Same) => "is there already",
-            (true, State::Missing) => "is not there",
-            (true, State::Old | State::Same) => "would be removed",
-            (_, State::Foreign) => "was not written by berth, and would be left alone",
+            (false, UnitState::Missing) => "would be written",
+            (false, UnitState::Old) => "would be changed",
+            (false, UnitState::Same) => "is there already",
+            (true, UnitState::Missing) => "is not there",
+            (true, UnitState::Old | UnitState::Same) => "would be removed",
+            (_, UnitState::Foreign) => "was not written by berth, and would be left alone",
         };
         text.push_str(&format!("# {}: {what}\n", dir.join(unit.name).display()));
         if !removes {
@@ -128,25 +129,25 @@ fn say(dir: &Path, states: &[(&Unit, State)], removes: bool) -> Result<u8, Probl
         }
     }
     print::text(&text)?;
-    match states.iter().find(|(_, state)| *state == State::Foreign) {
+    match states.iter().find(|(_, state)| *state == UnitState::Foreign) {
         Some((unit, _)) if !removes => Err(foreign(dir, unit)),
         Some(_) | None => Ok(0),
     }
 }
 
-fn remove(dir: &Path, states: &[(&Unit, State)], is_reachable: bool) -> Result<u8, Problem> {
-    let ours: Vec<&Unit> = states
+fn remove(dir: &Path, states: &[(&SystemdUnit, UnitState)], is_reachable: bool) -> Result<u8, Problem> {
+    let ours: Vec<&SystemdUnit> = states
         .iter()
-        .filter(|(_, state)| matches!(state, State::Same | State::Old))
+        .filter(|(_, state)| matches!(state, UnitState::Same | UnitState::Old))
         .map(|(unit, _)| *unit)
         .collect();
     for (unit, state) in states {
-        if *state == State::Foreign {
+        if *state == UnitState::Foreign {
             print::note(&format!("{} was not written by berth; left alone", dir.join(unit.name).display()));
         }
     }
     if ours.is_empty() {
-        print::note("nothing of berth's is set up there");
+        print::note("no unit of berth is set up there");
         return Ok(0);
     }
     if is_reachable {
@@ -157,7 +158,7 @@ fn remove(dir: &Path, states: &[(&Unit, State)], is_reachable: bool) -> Result<u
     for unit in &ours {
         let path = dir.join(unit.name);
         std::fs::remove_file(&path).map_err(|error| {
-            Problem::new(Code::Refused, format!("cannot remove {}: {error}", path.display()))
+            Problem::new(ProblemCode::Refused, format!("cannot remove {}: {error}", path.display()))
                 .hint("remove it by hand, then `systemctl --user daemon-reload`")
         })?;
         print::note(&format!("removed {}", path.display()));
@@ -168,40 +169,46 @@ fn remove(dir: &Path, states: &[(&Unit, State)], is_reachable: bool) -> Result<u
     Ok(0)
 }
 
-fn foreign(dir: &Path, unit: &Unit) -> Problem {
+fn foreign(dir: &Path, unit: &SystemdUnit) -> Problem {
     let path = dir.join(unit.name);
-    Problem::new(Code::Refused, format!("{} was not written by berth; nothing was changed", path.display()))
-        .hint(format!("move it away; changes of your own belong in {}.d/", path.display()))
+    Problem::new(
+        ProblemCode::Refused,
+        format!("{} was not written by berth; nothing was changed", path.display()),
+    )
+    .hint(format!("move it away; changes of your own belong in {}.d/", path.display()))
 }
 
-fn write(dir: &Path, unit: &Unit) -> Result<(), Problem> {
+fn write(dir: &Path, unit: &SystemdUnit) -> Result<(), Problem> {
     let written = std::fs::create_dir_all(dir)
         .and_then(|()| disk::write_atomically(dir, unit.name, unit.text.as_bytes(), true));
     written.map_err(|error| {
-        Problem::new(Code::Refused, format!("cannot write {}: {error}", dir.join(unit.name).display()))
-            .hint("`berth setup systemd --dry-run` prints it, for a place of your own")
+        Problem::new(ProblemCode::Refused, format!("cannot write {}: {error}", dir.join(unit.name).display()))
+            .hint("`berth setup systemd --dry-run` prints the file, for a place of your own")
     })
 }
 
-/// Where a user's units are.
+/// The directory of this user's units.
 fn place() -> Result<PathBuf, Problem> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
     config.map(|config| config.join("systemd/user")).ok_or_else(|| {
-        Problem::new(Code::Refused, "there is no place for units: neither XDG_CONFIG_HOME nor HOME is set")
-            .hint("set HOME")
+        Problem::new(
+            ProblemCode::Refused,
+            "there is no place for units: neither XDG_CONFIG_HOME nor HOME is set",
+        )
+        .hint("set HOME")
     })
 }
 
-/// Whether this user's systemd answers.
+/// Checks that this user's systemd answers; the error is the reason.
 fn manager() -> Result<(), String> {
     call(&["show", "--property=Version"]).map_err(|said| said.replace('\n', "; "))
 }
 
 fn systemctl(args: &[&str]) -> Result<(), Problem> {
     call(args).map_err(|said| {
-        Problem::new(Code::Refused, format!("`systemctl --user {}` failed: {said}", args.join(" ")))
-            .hint("the files are written; run it again when that is fixed")
+        Problem::new(ProblemCode::Refused, format!("`systemctl --user {}` failed: {said}", args.join(" ")))
+            .hint("the files are written; run the command again when that is fixed")
     })
 }
 
@@ -215,12 +222,12 @@ fn call(args: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Who logs out for good takes their systemd along, and all it keeps.
+/// Prints a note if linger is off: the user's systemd then ends at the last logout, with all its services.
 fn linger_hint() {
     let lingers = facts::systemd::look().and_then(|found| found.lingers);
     if lingers == Some(false) {
         print::note(
-            "linger is off: after your last logout systemd ends everything of yours, this timer and the keepers \
+            "linger is off: after your last logout systemd ends all your processes, this timer and the keepers \
              with their agents; `loginctl enable-linger` keeps them",
         );
     }

@@ -1,16 +1,16 @@
-//! `berth show`: everything known about a session.
+//! `berth show`: prints the details of a session.
 
-use berth_api::{Problem, Status};
+use berth_api::{Problem, SessionStatus};
 use berth_core::Grant;
 use berth_core::SessionId;
+use berth_verbs::answer::QuestionId;
 
-use crate::args::Show;
-use crate::ctx::Ctx;
+use crate::args::ShowArgs;
+use crate::ctx::CommandContext;
 use crate::print;
-use crate::replies::QuestionId;
-use crate::visible::Visible;
+use crate::safe_text::SafeText;
 
-pub(crate) fn run(ctx: &Ctx, args: &Show) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &ShowArgs) -> Result<u8, Problem> {
     let id = ctx.target(args.session.as_deref())?.id;
     let (status, trouble) = ctx.known(&id)?;
     if args.json {
@@ -18,21 +18,21 @@ pub(crate) fn run(ctx: &Ctx, args: &Show) -> Result<u8, Problem> {
     } else {
         print::text(&lines(ctx, &status))?;
     }
-    print::note_if_silent(status.keeper_silent, status.handle());
+    print::note_if_unresponsive(status.keeper_silent, status.handle());
     let Some(problem) = trouble else { return Ok(0) };
     print::problem(&problem);
     Ok(problem.code.exit_code())
 }
 
-fn lines(ctx: &Ctx, status: &Status) -> Visible {
+fn lines(ctx: &CommandContext, status: &SessionStatus) -> SafeText {
     let mut rows = vec![("session", status.id.clone())];
     rows.extend(status.name.clone().map(|name| ("name", name)));
     if ctx.current().is_some_and(|id| id.as_str() == status.id) {
         rows.push(("current", "yes: `@` means it here".to_owned()));
     }
     rows.push(("state", status.state.to_string()));
-    rows.extend(print::ending(status).map(|ending| ("ended", ending)));
-    rows.extend(status.archived_at.map(|at| ("archived", format!("{at} ({} ago)", print::ago(at)))));
+    rows.extend(print::exit_summary(status).map(|ending| ("ended", ending)));
+    rows.extend(status.archived_at.map(|at| ("archived", format!("{at} ({} ago)", print::age_since(at)))));
     if !status.tags.is_empty() {
         rows.push(("tags", status.tags.join(", ")));
     }
@@ -46,7 +46,10 @@ fn lines(ctx: &Ctx, status: &Status) -> Visible {
     rows.extend(status.what.parent.clone().map(|parent| ("started in", parent)));
     let grant = Grant::from(status.what.grant);
     if grant > Grant::Nothing {
-        rows.push(("grant", format!("{grant}: what is inside of it may go so far (docs/grants.md)")));
+        rows.push((
+            "grant",
+            format!("{grant}: rights of the session's processes over other sessions (docs/grants.md)"),
+        ));
     }
     let run = if status.epoch == 0 { "none yet".to_owned() } else { status.epoch.to_string() };
     rows.push(("run", format!("{run} ({} driver)", status.what.driver)));
@@ -59,10 +62,10 @@ fn lines(ctx: &Ctx, status: &Status) -> Visible {
         let how = if attached.writes { "writer" } else { "observer" };
         rows.push(("attached", format!("{} ({how}), since {}", attached.place, attached.since)));
     }
-    rows.push(("created", format!("{} ({} ago)", status.created_at, print::ago(status.created_at))));
+    rows.push(("created", format!("{} ({} ago)", status.created_at, print::age_since(status.created_at))));
     rows.push((
         "active",
-        format!("{} ({} ago)", status.last_activity_at, print::ago(status.last_activity_at)),
+        format!("{} ({} ago)", status.last_activity_at, print::age_since(status.last_activity_at)),
     ));
     rows.push(("output", format!("{} bytes", status.output_bytes)));
     rows.extend(status.conversation_id.clone().map(|id| {
@@ -87,9 +90,9 @@ fn lines(ctx: &Ctx, status: &Status) -> Visible {
     rows.extend(status.released.clone().map(|why| ("ended", why)));
     rows.extend(status.expires_in_ms.map(|ms| ("expires", format!("in {}", print::age(ms)))));
     let at_rest = status.what.policy.archive_after_ms.filter(|_| status.archived_at.is_none());
-    rows.extend(at_rest.map(|ms| ("archives", format!("after {} at rest", print::span(ms)))));
+    rows.extend(at_rest.map(|ms| ("archives", format!("after {} at rest", print::exact_duration(ms)))));
     let id = SessionId::parse(&status.id);
     rows.extend(id.map(|id| ("record", ctx.home.session(&id).display().to_string())));
     rows.extend(status.left.iter().map(|left| ("left over", left.clone())));
-    print::labelled(rows, (&status.state).into())
+    print::key_value_lines(rows, (&status.state).into())
 }

@@ -1,20 +1,24 @@
-//! `berth sweep`: records compared with reality, and what is proven ours cleared up.
+//! `berth sweep`: compares records with reality, and cleans up processes and files that are proven to be berth's.
+//!
+//! Not here: the sweep itself (see `berth_verbs::sweep`).
 
 use berth_api::Problem;
-use berth_keeper::copies::Tidied;
-use berth_keeper::sweep::{self, Cleared, Depth, Done, Order, Report, Stranger};
+use berth_conversations::transcript_copies::CopyCleanup;
 use berth_verbs::history;
+use berth_verbs::sweep::{
+    self, ForeignProcess, SweepDepth, SweepFinding, SweepOptions, SweepOutcome, SweepReport,
+};
 
-use crate::args::Sweep;
-use crate::ctx::Ctx;
+use crate::args::SweepArgs;
+use crate::ctx::CommandContext;
 use crate::print;
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 
-pub(crate) fn run(ctx: &Ctx, args: &Sweep) -> Result<u8, Problem> {
-    let order = Order { dry_run: args.dry_run, depth: Depth::Whole, is_heard: true };
+pub(crate) fn run(ctx: &CommandContext, args: &SweepArgs) -> Result<u8, Problem> {
+    let order = SweepOptions { dry_run: args.dry_run, depth: SweepDepth::Whole, is_heard: true };
     let (mut shown, mut before) = (None, 0);
     let mut report = sweep::sweep(&ctx.home, order, |so_far| {
-        let shown = shown.get_or_insert_with(|| Progress::of("clearing up", so_far.of as u64));
+        let shown = shown.get_or_insert_with(|| ProgressLine::of("clearing up", so_far.of as u64));
         shown.add(so_far.done.saturating_sub(before) as u64);
         before = so_far.done;
     });
@@ -34,9 +38,9 @@ pub(crate) fn run(ctx: &Ctx, args: &Sweep) -> Result<u8, Problem> {
     }
 }
 
-/// Sweeps along with another command, if that is due. Who reads a terminal is told once of a process that
-/// nobody has a record of.
-pub(crate) fn now_and_then(ctx: &Ctx) {
+/// Sweeps along with another command, if a sweep is due. On a terminal, notes report the result; a process without a
+/// record is reported once.
+pub(crate) fn now_and_then(ctx: &CommandContext) {
     let is_heard = print::is_error_terminal();
     let Some(mut report) = sweep::sweep_now_and_then(&ctx.home, is_heard) else { return };
     history::tidy(&ctx.home, &mut report);
@@ -50,11 +54,11 @@ pub(crate) fn now_and_then(ctx: &Ctx) {
         print::note(&archived_line(archived));
     }
     for stranger in report.no_record.iter().chain(&report.cannot_tell).filter(|stranger| stranger.is_new) {
-        print::note(&format!("{}; `berth why --pid {}` tells more", stranger_line(stranger), stranger.pid));
+        print::note(&format!("{}; `berth why --pid {}` explains it", stranger_line(stranger), stranger.pid));
     }
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &SweepReport) -> String {
     let processes: usize = report.alive.iter().map(|alive| alive.processes).sum();
     let mut text =
         format!("{:19} {} running, {processes} processes in all\n", "ours and alive", report.alive.len());
@@ -67,7 +71,7 @@ fn text(report: &Report) -> String {
     section(&mut text, "cannot tell", report.cannot_tell.iter().map(stranger_line));
     if !report.foreign.is_empty() {
         let (new, known): (Vec<_>, Vec<_>) = report.foreign.iter().partition(|agent| agent.is_new);
-        let again = (!known.is_empty()).then(|| format!("{} told of before", known.len()));
+        let again = (!known.is_empty()).then(|| format!("{} reported before", known.len()));
         let lines = new.into_iter().map(foreign_line).chain(again);
         section(&mut text, "agents not ours", lines);
     }
@@ -75,10 +79,10 @@ fn text(report: &Report) -> String {
     if report.unreadable > 0 {
         text.push_str(&format!(
             "{:19} {} processes, of other users or the system\n",
-            "not looked into", report.unreadable
+            "not examined", report.unreadable
         ));
     }
-    if let Some(history) = report.history.as_ref().filter(|history| **history != Tidied::default()) {
+    if let Some(history) = report.history.as_ref().filter(|history| **history != CopyCleanup::default()) {
         section(&mut text, "history", std::iter::once(history_line(history)));
     }
     text
@@ -94,30 +98,30 @@ fn section(text: &mut String, title: &str, lines: impl Iterator<Item = String>) 
     }
 }
 
-fn history_line(history: &Tidied) -> String {
+fn history_line(history: &CopyCleanup) -> String {
     let mut line = format!("{} kept", print::size(history.bytes));
     if history.freed > 0 {
-        line.push_str(&format!(", {} given back", print::size(history.freed)));
+        line.push_str(&format!(", {} freed", print::size(history.freed)));
     }
     match history.dropped.len() {
         0 => {}
-        1 => line.push_str(", the oldest copy gone"),
-        more => line.push_str(&format!(", the {more} oldest copies gone")),
+        1 => line.push_str(", the oldest copy removed"),
+        more => line.push_str(&format!(", the {more} oldest copies removed")),
     }
     if history.full {
-        line.push_str("; more than the limit, and nowhere else: nothing more is copied");
+        line.push_str("; over the limit, and the only copies left: no more copies are made");
     }
     line
 }
 
-fn cleared_line(cleared: &Cleared) -> String {
+fn cleared_line(cleared: &SweepFinding) -> String {
     let done = match &cleared.done {
-        Done::Cleared if cleared.processes.is_empty() => "cleared up".to_owned(),
-        Done::Cleared => "ended".to_owned(),
-        Done::Would if cleared.processes.is_empty() => "would be cleared up".to_owned(),
-        Done::Would => "would be ended".to_owned(),
-        Done::Kept => "kept".to_owned(),
-        Done::Failed(why) => format!("NOT cleared up: {why}"),
+        SweepOutcome::Cleared if cleared.processes.is_empty() => "cleared up".to_owned(),
+        SweepOutcome::Cleared => "ended".to_owned(),
+        SweepOutcome::Would if cleared.processes.is_empty() => "would be cleared up".to_owned(),
+        SweepOutcome::Would => "would be ended".to_owned(),
+        SweepOutcome::Kept => "kept".to_owned(),
+        SweepOutcome::Failed(why) => format!("NOT cleared up: {why}"),
     };
     let processes = if cleared.processes.is_empty() {
         String::new()
@@ -127,25 +131,25 @@ fn cleared_line(cleared: &Cleared) -> String {
     format!("{}{processes}; {done}", cleared.what)
 }
 
-fn archived_line(archived: &Cleared) -> String {
+fn archived_line(archived: &SweepFinding) -> String {
     let done = match &archived.done {
-        Done::Cleared => "archived".to_owned(),
-        Done::Would => "would be archived".to_owned(),
-        Done::Kept => "kept".to_owned(),
-        Done::Failed(why) => format!("NOT archived: {why}"),
+        SweepOutcome::Cleared => "archived".to_owned(),
+        SweepOutcome::Would => "would be archived".to_owned(),
+        SweepOutcome::Kept => "kept".to_owned(),
+        SweepOutcome::Failed(why) => format!("NOT archived: {why}"),
     };
     format!("{}; {done}", archived.what)
 }
 
-fn foreign_line(agent: &Stranger) -> String {
-    let command = print::cut(&agent.command, 60);
+fn foreign_line(agent: &ForeignProcess) -> String {
+    let command = print::truncate(&agent.command, 60);
     let uid = agent.uid.map(|uid| format!(", uid {uid}")).unwrap_or_default();
     let age = print::age(agent.age_ms);
-    format!("pid {} ({command}, {age} old{uid}) is of {}: {}", agent.pid, agent.guess, agent.why)
+    format!("pid {} ({command}, {age} old{uid}) belongs to {}: {}", agent.pid, agent.guess, agent.why)
 }
 
-fn stranger_line(stranger: &Stranger) -> String {
-    let command = print::cut(&stranger.command, 60);
+fn stranger_line(stranger: &ForeignProcess) -> String {
+    let command = print::truncate(&stranger.command, 60);
     let uid = stranger.uid.map(|uid| format!(", uid {uid}")).unwrap_or_default();
     format!(
         "pid {} ({command}, {} old{uid}) belongs to {}, and is left alone: {}",

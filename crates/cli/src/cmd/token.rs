@@ -1,20 +1,20 @@
-//! `berth token`: who may do what over the gateway.
+//! `berth token`: makes, lists and revokes the tokens of the gateway.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_api::life::Term;
-use berth_api::{Code, Problem, Token, TokenKind};
+use berth_api::policy_change::TimeoutChange;
+use berth_api::{Problem, ProblemCode, Token, TokenKind};
+use berth_config::tokens::{TOKEN_LIFE, TokenMaker, TokenParams, TokenStore, void_sessions};
 use berth_core::SessionId;
-use berth_verbs::tokens::{Maker, TOKEN_LIFE, TokenWish, Tokens, void_sessions};
 
 use crate::args;
 use crate::consent;
-use crate::ctx::Ctx;
+use crate::ctx::CommandContext;
 use crate::print;
-use crate::visible::Visible;
+use crate::safe_text::SafeText;
 
-pub(crate) fn run(ctx: &Ctx, args: &args::Token) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &args::TokenArgs) -> Result<u8, Problem> {
     match &args.verb {
         args::TokenVerb::New(args) => new(ctx, args),
         args::TokenVerb::Ls(args) => list(ctx, args),
@@ -22,20 +22,23 @@ pub(crate) fn run(ctx: &Ctx, args: &args::Token) -> Result<u8, Problem> {
     }
 }
 
-fn new(ctx: &Ctx, args: &args::TokenNew) -> Result<u8, Problem> {
-    let wish = TokenWish {
+fn new(ctx: &CommandContext, args: &args::TokenNewArgs) -> Result<u8, Problem> {
+    let wish = TokenParams {
         name: Some(args.name.clone()),
         scope: args.scope,
         sessions: only(ctx, &args.only)?,
         life: match args.expires {
-            Term::Never => None,
-            Term::After(ms) => Some(Duration::from_millis(ms)),
-            Term::Same => Some(TOKEN_LIFE),
+            TimeoutChange::Never => None,
+            TimeoutChange::After(ms) => Some(Duration::from_millis(ms)),
+            TimeoutChange::Same => Some(TOKEN_LIFE),
         },
     };
     confirmed(&wish, args.yes)?;
-    let new =
-        Tokens::open(&ctx.home)?.mint(TokenKind::Token, &wish, Maker { place: &ctx.place, pass: None })?;
+    let new = TokenStore::open(&ctx.home)?.mint(
+        TokenKind::Token,
+        &wish,
+        TokenMaker { place: &ctx.place, pass: None },
+    )?;
     if new.token.expires_at.is_none() {
         print::note(&format!(
             "warning: token `{0}` never expires: it can be used until `berth token revoke {0}`",
@@ -44,13 +47,13 @@ fn new(ctx: &Ctx, args: &args::TokenNew) -> Result<u8, Problem> {
     }
     let unheard = || take_back(ctx, &new.token);
     if args.json {
-        print::made(&(Visible::json(&new)? + "\n"), unheard)?;
+        print::one_time_result(&(SafeText::json(&new)? + "\n"), unheard)?;
         return Ok(0);
     }
-    print::made(&format!("{}\n", new.secret), unheard)?;
+    print::one_time_result(&format!("{}\n", new.secret), unheard)?;
     let end = new.token.expires_at.map_or_else(|| "never ends".to_owned(), |end| format!("ends at {end}"));
     print::note(&format!(
-        "token `{}` may {} and {end}. It is not shown again; `berth token revoke {0}` takes it back",
+        "token `{}` may {} and {end}. It is not shown again; `berth token revoke {0}` revokes it",
         new.token.name,
         reach(ctx, &new.token),
     ));
@@ -58,29 +61,29 @@ fn new(ctx: &Ctx, args: &args::TokenNew) -> Result<u8, Problem> {
 }
 
 /// Asks for consent if the list of sessions does not confine the scope.
-pub(super) fn confirmed(wish: &TokenWish, yes: bool) -> Result<(), Problem> {
+pub(super) fn confirmed(wish: &TokenParams, yes: bool) -> Result<(), Problem> {
     match void_sessions(wish.scope, wish.sessions.is_some()) {
-        Some(what) => consent::ask(&what, yes),
+        Some(what) => consent::require_yes(&what, yes),
         None => Ok(()),
     }
 }
 
 /// Revokes a token or a link whose secret could not be printed. Returns a sentence about the outcome.
-pub(super) fn take_back(ctx: &Ctx, token: &Token) -> String {
+pub(super) fn take_back(ctx: &CommandContext, token: &Token) -> String {
     let word = token.kind.word();
-    let revoked = Tokens::open(&ctx.home).and_then(|tokens| {
+    let revoked = TokenStore::open(&ctx.home).and_then(|tokens| {
         let gone = tokens.revoke(&token.id, None)?;
         tokens.note_revoked(&ctx.place, &gone);
         Ok(())
     });
     match revoked {
-        Ok(()) => format!("the {word} was taken back"),
-        Err(problem) => format!("the {word} `{}` is there and could not be taken back: {problem}", token.id),
+        Ok(()) => format!("the {word} was revoked"),
+        Err(problem) => format!("the {word} `{}` exists and could not be revoked: {problem}", token.id),
     }
 }
 
-fn list(ctx: &Ctx, args: &args::TokenLs) -> Result<u8, Problem> {
-    let tokens = Tokens::open(&ctx.home)?.list(None)?;
+fn list(ctx: &CommandContext, args: &args::TokenLsArgs) -> Result<u8, Problem> {
+    let tokens = TokenStore::open(&ctx.home)?.list(None)?;
     if args.json {
         print::json(&tokens)?;
     } else if tokens.is_empty() {
@@ -99,8 +102,8 @@ fn list(ctx: &Ctx, args: &args::TokenLs) -> Result<u8, Problem> {
     Ok(0)
 }
 
-fn revoke(ctx: &Ctx, args: &args::TokenRevoke) -> Result<u8, Problem> {
-    let tokens = Tokens::open(&ctx.home)?;
+fn revoke(ctx: &CommandContext, args: &args::TokenRevokeArgs) -> Result<u8, Problem> {
+    let tokens = TokenStore::open(&ctx.home)?;
     let gone = tokens.revoke(&args.handle, None)?;
     tokens.note_revoked(&ctx.place, &gone);
     if args.json {
@@ -113,31 +116,32 @@ fn revoke(ctx: &Ctx, args: &args::TokenRevoke) -> Result<u8, Problem> {
     Ok(0)
 }
 
-/// The sessions that are named; all if none is.
-pub(super) fn only(ctx: &Ctx, names: &[String]) -> Result<Option<BTreeSet<SessionId>>, Problem> {
+/// The sessions with these names; `None`, which means all, if no name is given.
+pub(super) fn only(ctx: &CommandContext, names: &[String]) -> Result<Option<BTreeSet<SessionId>>, Problem> {
     if names.is_empty() {
         return Ok(None);
     }
-    // What is only implied (`@`) is not what a right is given for.
+    // A token must name its sessions: `@` means another session at another time.
     if names.iter().any(|name| name == "@") {
-        return Err(Problem::new(Code::Usage, "a token is for sessions that are named").hint("name it"));
+        return Err(Problem::new(ProblemCode::Usage, "a token needs the name or id of its session, not `@`")
+            .hint("name the session"));
     }
     names.iter().map(|name| ctx.home.find(name)).collect::<Result<BTreeSet<_>, _>>().map(Some)
 }
 
-fn reach(ctx: &Ctx, token: &Token) -> String {
+fn reach(ctx: &CommandContext, token: &Token) -> String {
     match &token.sessions {
         None => token.scope.to_string(),
         Some(ids) => format!("{} in {}", token.scope, called(ctx, ids).join(", ")),
     }
 }
 
-/// What people call these sessions; one that is gone has only its id.
-fn called(ctx: &Ctx, ids: &[String]) -> Vec<String> {
+/// The handles of these sessions; a session that no longer exists has only its id.
+fn called(ctx: &CommandContext, ids: &[String]) -> Vec<String> {
     ids.iter().map(|id| SessionId::parse(id).map_or_else(|| id.clone(), |id| ctx.handle(&id))).collect()
 }
 
-fn table(ctx: &Ctx, tokens: &[Token]) -> String {
+fn table(ctx: &CommandContext, tokens: &[Token]) -> String {
     let now = berth_host::clock::wall_ms();
     let mut rows =
         vec![["NAME", "ID", "KIND", "SCOPE", "SESSIONS", "MADE", "ENDS", "USED"].map(str::to_owned)];
@@ -152,15 +156,16 @@ fn table(ctx: &Ctx, tokens: &[Token]) -> String {
             Some(_) if token.expired => "expired".to_owned(),
             Some(end) => format!("in {}", print::age(end.0.saturating_sub(now))),
         };
-        let used =
-            token.last_used_at.map_or_else(|| "never".to_owned(), |at| format!("{} ago", print::ago(at)));
+        let used = token
+            .last_used_at
+            .map_or_else(|| "never".to_owned(), |at| format!("{} ago", print::age_since(at)));
         [
             token.name.clone(),
             token.id.clone(),
             token.kind.word().to_owned(),
             token.scope.to_string(),
             sessions,
-            format!("{} ago", print::ago(token.created_at)),
+            format!("{} ago", print::age_since(token.created_at)),
             ends,
             used,
         ]

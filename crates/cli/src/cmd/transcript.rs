@@ -1,4 +1,4 @@
-//! `berth transcript`: the transcripts that agents keep themselves.
+//! `berth transcript`: checks, repairs and draws the transcripts that agents keep themselves.
 
 mod check;
 pub(crate) mod repair;
@@ -7,16 +7,16 @@ mod tree;
 use std::path::PathBuf;
 
 use berth_api::Problem;
-use berth_verbs::records;
+use berth_verbs::transcript_files;
 
-use crate::args::{Transcript, TranscriptVerb};
+use crate::args::{TranscriptArgs, TranscriptVerb};
 use crate::cmd::conversations;
-use crate::ctx::Ctx;
+use crate::ctx::CommandContext;
 
-/// Something is broken.
+/// The exit code if a transcript is broken.
 const BROKEN: u8 = 12;
 
-pub(crate) fn run(ctx: &Ctx, args: &Transcript) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &TranscriptArgs) -> Result<u8, Problem> {
     match &args.verb {
         TranscriptVerb::Ls(args) => conversations::list(ctx, args),
         TranscriptVerb::Show(args) => conversations::show(ctx, args),
@@ -26,16 +26,16 @@ pub(crate) fn run(ctx: &Ctx, args: &Transcript) -> Result<u8, Problem> {
     }
 }
 
-/// The files that are meant.
-fn files(ctx: &Ctx, words: &[String]) -> Result<Vec<PathBuf>, Problem> {
+/// The transcript files that these words name.
+fn files(ctx: &CommandContext, words: &[String]) -> Result<Vec<PathBuf>, Problem> {
     let mut files = Vec::new();
     for word in words {
-        files.extend(records::meant(ctx, word)?);
+        files.extend(transcript_files::resolve_paths(ctx, word)?);
     }
     Ok(files)
 }
 
-/// A moment for people: the day, and the time of it.
+/// A time for people: the day and the local time of day. Empty if the time is unknown.
 fn moment(at_ms: Option<u64>) -> String {
     let at = at_ms.and_then(|ms| jiff::Timestamp::from_millisecond(i64::try_from(ms).ok()?).ok());
     at.map_or_else(String::new, |at| {
@@ -43,7 +43,7 @@ fn moment(at_ms: Option<u64>) -> String {
     })
 }
 
-/// `1 line`, `2 lines`.
+/// A number with its noun, as in `1 line` and `2 lines`.
 fn count(number: u64, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }

@@ -1,48 +1,90 @@
-//! `berth turns`, `turn` and `result`: what was asked of an agent, and what came of it.
+//! `berth turns`, `turn` and `result`: show turns and their answers.
 
-use berth_api::turn::TurnView;
-use berth_api::{Code, Problem, TurnState};
+use berth_api::turn::{TurnView, turn_id};
+use berth_api::{Problem, ProblemCode, TurnState};
 use berth_verbs::transcript;
 
-use crate::args::{Turn, TurnResult, Turns};
-use crate::ctx::Ctx;
-use crate::meant::Meant;
-use crate::visible::Visible;
+use crate::args::{ResultArgs, TurnArgs, TurnsArgs};
+use crate::ctx::CommandContext;
+use crate::safe_text::SafeText;
+use crate::target_session::TargetSession;
 use crate::{print, turns};
 
-pub(crate) fn list(ctx: &Ctx, args: &Turns) -> Result<u8, Problem> {
-    let Meant { id, handle, .. } = ctx.target(args.session.as_deref())?;
-    let views = turns::views(ctx, &id)?;
-    print::note_if_silent(views.iter().any(|view| view.keeper_silent), &handle);
+/// Size of the texts of turns that are read at once, in bytes.
+const PAGE_BYTES: usize = 1 << 20;
+
+pub(crate) fn list(ctx: &CommandContext, args: &TurnsArgs) -> Result<u8, Problem> {
+    let TargetSession { id, handle, .. } = ctx.target(args.session.as_deref())?;
+    let status = ctx.known(&id)?.0;
+    let total = status.turns.map_or(0, |turns| turns.total);
+    let from = args.from.or(args.last.map(|last| total.saturating_sub(last) + 1)).unwrap_or(1);
+    let id_width = turn_id(id.as_str(), total.max(from)).len();
+    let mut array = print::JsonArrayPrinter::default();
+    let (mut is_begun, mut held, mut failure) = (false, None, None);
+    for page in ctx.session(&id).turn_pages(from, PAGE_BYTES, status.keeper_silent) {
+        let turns = match page {
+            Ok(page) => page.turns,
+            Err(problem) => {
+                failure = Some(problem);
+                break;
+            }
+        };
+        if !std::mem::replace(&mut is_begun, true) {
+            print::note_if_unresponsive(turns.iter().any(|turn| turn.keeper_silent), &handle);
+            if !args.json {
+                print::text(&table_head(id_width))?;
+            }
+        }
+        if args.json {
+            turns.iter().try_for_each(|turn| array.push(turn))?;
+        } else {
+            print::text(&table_rows(&turns, id_width))?;
+        }
+        held = held.or_else(|| turns.into_iter().find_map(|turn| turn.held));
+    }
+    // The printed part is a valid array, also if a later page is damaged.
+    if args.json && (is_begun || failure.is_none()) {
+        array.end()?;
+    }
+    if let Some(problem) = failure {
+        return Err(problem);
+    }
     if args.json {
-        print::json(&views)?;
         return Ok(0);
     }
-    if views.is_empty() {
-        print::note(&format!("no turns yet: `berth send {} TEXT` sends one", handle));
+    // Turns may have come since the total was read.
+    if !is_begun && total == 0 {
+        print::note(&format!("no turns yet: `berth send {handle} TEXT` sends one"));
+    } else if !is_begun {
+        print::note(&format!("the last turn is {total}"));
     }
-    print::text(&table(&views))?;
-    if let Some(held) = views.iter().find_map(|view| view.held.as_ref()) {
+    if let Some(held) = held {
         print::note(&format!("the queue is held: {held}"));
     }
     Ok(0)
 }
 
-/// One line for each.
-pub(crate) fn table(views: &[TurnView]) -> Visible {
-    if views.is_empty() {
-        return Visible::default();
+/// A table with one line for each turn.
+pub(crate) fn table(views: &[TurnView]) -> SafeText {
+    match views.iter().map(|view| view.turn.len()).max() {
+        Some(id_width) => table_head(id_width) + table_rows(views, id_width),
+        None => SafeText::default(),
     }
+}
+
+fn table_head(id_width: usize) -> SafeText {
+    format!("{:id_width$}  {:11}  {:6}  {:6}  PROMPT\n", "TURN", "STATE", "AGE", "TOOK").into()
+}
+
+fn table_rows(views: &[TurnView], id_width: usize) -> SafeText {
     let width = crate::tty::size().map_or(100, |size| usize::from(size.cols));
-    let id_width = views.iter().map(|view| view.turn.len()).max().unwrap_or(4).max(4);
     let room = width.saturating_sub(id_width + 2 + 11 + 2 + 6 + 2 + 6 + 2).max(20);
-    let head = format!("{:id_width$}  {:11}  {:6}  {:6}  PROMPT\n", "TURN", "STATE", "AGE", "TOOK");
-    let mut text = Visible::from(head);
+    let mut text = SafeText::default();
     for view in views {
         let took = view.delivered_at.zip(view.ended_at);
         let took = took.map_or_else(|| "-".to_owned(), |(from, to)| print::age(to.0.saturating_sub(from.0)));
-        let (age, prompt) = (print::ago(view.accepted_at), print::excerpt(&view.prompt, room));
-        let line = Visible::from(format!("{:id_width$}  ", view.turn))
+        let (age, prompt) = (print::age_since(view.accepted_at), print::excerpt(&view.prompt, room));
+        let line = SafeText::from(format!("{:id_width$}  ", view.turn))
             + print::painted(view.state.into(), view.state, 11)
             + format!("  {age:6}  {took:6}  {prompt}");
         text.push(line.trim_end() + "\n");
@@ -50,10 +92,10 @@ pub(crate) fn table(views: &[TurnView]) -> Visible {
     text
 }
 
-pub(crate) fn show(ctx: &Ctx, args: &Turn) -> Result<u8, Problem> {
+pub(crate) fn show(ctx: &CommandContext, args: &TurnArgs) -> Result<u8, Problem> {
     let (id, number) = turns::find(ctx, &args.turn, None)?;
-    let view = turns::view(ctx, &id, number)?;
-    print::note_if_silent(view.keeper_silent, &view.session);
+    let view = ctx.session(&id).turn(number)?;
+    print::note_if_unresponsive(view.keeper_silent, &view.session);
     if args.items {
         let page = transcript::page(ctx, &id, number.saturating_sub(1), 1)?;
         print::json(&page.turns.first())?;
@@ -65,8 +107,8 @@ pub(crate) fn show(ctx: &Ctx, args: &Turn) -> Result<u8, Problem> {
     Ok(0)
 }
 
-fn lines(view: &TurnView) -> Visible {
-    let moment = |at: berth_api::Timestamp| format!("{at} ({} ago)", print::ago(at));
+fn lines(view: &TurnView) -> SafeText {
+    let moment = |at: berth_api::Timestamp| format!("{at} ({} ago)", print::age_since(at));
     let mut rows = vec![("turn", view.turn.clone()), ("state", view.state.to_string())];
     rows.extend(view.reason.clone().map(|reason| ("why", reason)));
     rows.extend(view.held.clone().map(|held| ("held", held)));
@@ -79,27 +121,27 @@ fn lines(view: &TurnView) -> Visible {
     rows.extend(view.ended_at.map(|at| ("ended", moment(at))));
     let tokens = view.input_tokens.zip(view.output_tokens);
     rows.extend(tokens.map(|(input, output)| ("tokens", format!("{input} in, {output} out"))));
-    let mut text = print::labelled(rows, view.state.into());
+    let mut text = print::key_value_lines(rows, view.state.into());
     text.push(format!("\n> {}\n", view.prompt.replace('\n', "\n> ")));
     let answer = view.answer.as_deref().filter(|answer| !answer.is_empty());
     text.extend(answer.map(|answer| format!("\n{}\n", answer.trim_end())));
     for late in &view.late {
-        text.push(format!("\nsaid after it was over:\n{}\n", late.answer.trim_end()));
+        text.push(format!("\nsaid after the turn was over:\n{}\n", late.answer.trim_end()));
     }
     text
 }
 
-pub(crate) fn result(ctx: &Ctx, args: &TurnResult) -> Result<u8, Problem> {
+pub(crate) fn result(ctx: &CommandContext, args: &ResultArgs) -> Result<u8, Problem> {
     let (id, number) = turns::find(ctx, &args.turn, None)?;
-    let view = turns::view(ctx, &id, number)?;
-    print::note_if_silent(view.keeper_silent, &view.session);
+    let view = ctx.session(&id).turn(number)?;
+    print::note_if_unresponsive(view.keeper_silent, &view.session);
     if args.json {
         print::json(&view)?;
         return Ok(turns::exit_code(&view));
     }
     if !view.state.is_final() {
         return Err(Problem::new(
-            Code::Held,
+            ProblemCode::Held,
             format!("turn {} is not over: it is {}", view.turn, view.state),
         )
         .hint(format!("`berth wait {}` waits for it", view.turn)));
@@ -109,7 +151,7 @@ pub(crate) fn result(ctx: &Ctx, args: &TurnResult) -> Result<u8, Problem> {
     if !answer.is_empty() && !answer.ends_with('\n') {
         print::text("\n")?;
     }
-    super::send::note_cut(&view);
+    crate::turn_watch::note_cut(&view);
     if view.state != TurnState::Done {
         let why = view.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
         print::note(&format!("turn {} {}{why}", view.turn, view.state));

@@ -1,28 +1,28 @@
-//! `berth use`: the current session of this terminal.
+//! `berth use`: prints, sets and clears the current session of this terminal.
 
-use berth_api::{Code, Problem};
-use berth_keeper::terminal_here;
-use berth_store::Terminal;
+use berth_api::{Problem, ProblemCode};
+use berth_procs::own_terminal;
+use berth_store::TerminalIdentity;
 use serde::Serialize;
 
-use crate::args::Use;
-use crate::ctx::Ctx;
-use crate::meant::{self, How, Meant};
+use crate::args::UseArgs;
+use crate::ctx::CommandContext;
 use crate::print;
+use crate::target_session::{self, TargetSession, TargetSource};
 
-/// What `--json` prints.
+/// The object of `--json`.
 #[derive(Serialize)]
-struct Current {
+struct CurrentSessionOutput {
     session: Option<String>,
     handle: Option<String>,
-    /// Who says so: `terminal` or `BERTH_SESSION`.
+    /// The source of the current session: `terminal` or `BERTH_SESSION`; `None` without one.
     from: Option<&'static str>,
 }
 
-pub(crate) fn run(ctx: &Ctx, args: &Use) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &UseArgs) -> Result<u8, Problem> {
     if args.none {
         if ctx.session.is_some() {
-            return Err(Problem::new(Code::Usage, "--none and --session do not go together")
+            return Err(Problem::new(ProblemCode::Usage, "--none and --session do not go together")
                 .hint("leave one of them out"));
         }
         return forget(ctx, args.json);
@@ -33,27 +33,31 @@ pub(crate) fn run(ctx: &Ctx, args: &Use) -> Result<u8, Problem> {
     let meant = ctx.target(Some(named))?;
     ctx.home.set_current(&terminal, &meant.id)?;
     if args.json {
-        return print(Some(Meant { handle: ctx.handle(&meant.id), how: How::Terminal, ..meant }));
+        return print(Some(TargetSession {
+            handle: ctx.handle(&meant.id),
+            how: TargetSource::Terminal,
+            ..meant
+        }));
     }
     let handle = ctx.handle(&meant.id);
     print::note(&format!("`{handle}` is the current session of this terminal; `@` means it"));
     Ok(0)
 }
 
-/// Says which one it is.
-fn tell(ctx: &Ctx, json: bool) -> Result<u8, Problem> {
+/// Prints the current session.
+fn tell(ctx: &CommandContext, json: bool) -> Result<u8, Problem> {
     if json {
-        return print(ctx.implied()?);
+        return print(ctx.current_session()?);
     }
-    let meant = ctx.target(Some(meant::CURRENT))?;
+    let meant = ctx.target(Some(target_session::CURRENT))?;
     print::text(&format!("{}\n", meant.handle))?;
-    if meant.how == How::Env {
-        print::note("by BERTH_SESSION, which comes before the current session of a terminal");
+    if meant.how == TargetSource::Env {
+        print::note("from BERTH_SESSION, which overrides the current session of a terminal");
     }
     Ok(0)
 }
 
-fn forget(ctx: &Ctx, json: bool) -> Result<u8, Problem> {
+fn forget(ctx: &CommandContext, json: bool) -> Result<u8, Problem> {
     let had_one = ctx.home.clear_current(&terminal()?)?;
     if json {
         return print(None);
@@ -66,29 +70,29 @@ fn forget(ctx: &Ctx, json: bool) -> Result<u8, Problem> {
     Ok(0)
 }
 
-fn print(meant: Option<Meant>) -> Result<u8, Problem> {
+fn print(meant: Option<TargetSession>) -> Result<u8, Problem> {
     let from = meant.as_ref().map(|meant| match meant.how {
-        How::Env => "BERTH_SESSION",
-        How::Named | How::Matched | How::Terminal => "terminal",
+        TargetSource::Env => "BERTH_SESSION",
+        TargetSource::Named | TargetSource::Matched | TargetSource::Terminal => "terminal",
     });
     let (session, handle) = meant.map(|meant| (meant.id.to_string(), meant.handle)).unzip();
-    print::json(&Current { session, handle, from })?;
+    print::json(&CurrentSessionOutput { session, handle, from })?;
     Ok(0)
 }
 
 /// The terminal whose current session is to be changed.
-fn terminal() -> Result<Terminal, Problem> {
-    terminal_here::here().ok_or_else(|| {
-        if meant::variable().is_some() {
+fn terminal() -> Result<TerminalIdentity, Problem> {
+    own_terminal::here().ok_or_else(|| {
+        if target_session::session_from_env().is_some() {
             return Problem::new(
-                Code::Usage,
-                "BERTH_SESSION is set: it comes before a terminal's current session, and whatever runs in a \
+                ProblemCode::Usage,
+                "BERTH_SESSION is set: it overrides a terminal's current session, and a process in a \
                  session cannot change another terminal",
             )
             .hint("unset BERTH_SESSION if you set it yourself; inside a session name the one you mean");
         }
         Problem::new(
-            Code::Usage,
+            ProblemCode::Usage,
             "a current session belongs to a terminal, and standard input is not a person's terminal",
         )
         .hint("scripts name a session: as an argument, with --session S, or with BERTH_SESSION=S")

@@ -1,78 +1,87 @@
-//! `berth wait`: until a run ends, or says something.
+//! `berth wait`: waits for a turn, a state of the agent, the end of a run, or a line of output.
 
 use std::time::{Duration, Instant};
 
 use berth_api::turn::split_turn_id;
-use berth_api::{Code, Problem, Status};
+use berth_api::{Problem, ProblemCode, SessionStatus};
 use berth_core::SessionId;
-use berth_store::view;
-use berth_verbs::wait::{self, Matcher, Wanted};
+use berth_store::session_status;
+use berth_verbs::follow::{FollowEnd, RunUpdate, follow};
+use berth_verbs::wait::{self, AwaitedState, OutputMatcher};
 
-use crate::args::{Wait, WaitFor};
-use crate::cmd::follow::{Followed, News, follow};
-use crate::ctx::Ctx;
-use crate::meant::Meant;
+use crate::args::{WaitArgs, WaitForArg};
+use crate::ctx::CommandContext;
+use crate::target_session::TargetSession;
 use crate::{print, turns};
 
-pub(crate) fn run(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &WaitArgs) -> Result<u8, Problem> {
     // The timeout begins here, so that it covers the reads below.
     let until = end_of(args.timeout);
     let named = args.session.as_deref();
     let found = ctx.target(named);
     let is_turn = named.is_some_and(|named| split_turn_id(named).is_some());
-    // A session may be called `v1.2`, and then that is meant.
-    if is_turn && found.as_ref().is_err_and(|problem| problem.code == Code::NotFound) {
+    // A session may have the name `v1.2`. That session then comes before turn 2 of a session `v1`.
+    if is_turn && found.as_ref().is_err_and(|problem| problem.code == ProblemCode::NotFound) {
         return until_turn_is_over(ctx, named.unwrap_or_default(), args, until);
     }
-    let Meant { id, handle, .. } = found?;
-    let session = view::history(&ctx.home, &id)?.session;
+    let TargetSession { id, handle, .. } = found?;
+    let session = session_status::history(&ctx.home, &id)?.session;
     let (takes_turns, has_terminal) = (session.takes_turns(), session.has_terminal());
-    // Whatever a terminal tells of turns, what runs in it ends.
-    let what = args.what.clone().unwrap_or(if has_terminal { WaitFor::Exit } else { WaitFor::Idle });
+    // The default for a session with a terminal is the end of its run, also if the agent reports turns.
+    let what = args.what.clone().unwrap_or(if has_terminal { WaitForArg::Exit } else { WaitForArg::Idle });
     match &what {
-        WaitFor::Idle | WaitFor::NeedsYou | WaitFor::Done if !takes_turns => {
+        WaitForArg::Idle | WaitForArg::NeedsYou | WaitForArg::Done if !takes_turns => {
             Err(berth_api::problem::refusal(&berth_core::Refusal::NoTurns, &handle))
         }
-        WaitFor::Idle => until_state(ctx, &id, &handle, args, (Wanted::Idle, until)),
-        WaitFor::NeedsYou => until_state(ctx, &id, &handle, args, (Wanted::NeedsYou, until)),
-        WaitFor::Done => {
-            let number = wait::latest_turn(&ctx.status(&id)?, &handle)?;
+        WaitForArg::Idle => until_state(ctx, &id, &handle, args, (AwaitedState::Idle, until)),
+        WaitForArg::NeedsYou => until_state(ctx, &id, &handle, args, (AwaitedState::NeedsYou, until)),
+        WaitForArg::Done => {
+            let number = wait::latest_turn(&ctx.session(&id).status()?, &handle)?;
             until_over(ctx, &id, number, args, until)
         }
-        WaitFor::Exit => {
+        WaitForArg::Exit => {
             let status = until_exit(ctx, &id, args.timeout)?;
             if args.json {
                 print::json(&status)?;
             }
-            exit_code(&status)
+            wait::exit_code(&status)
         }
-        WaitFor::Output(regex) => {
+        WaitForArg::Output(regex) => {
             until_output(ctx, &id, regex, args.timeout, until)?;
             if args.json {
-                print::json(&ctx.status(&id)?)?;
+                print::json(&ctx.session(&id).status()?)?;
             }
             Ok(0)
         }
     }
 }
 
-fn until_turn_is_over(ctx: &Ctx, turn: &str, args: &Wait, until: Option<Instant>) -> Result<u8, Problem> {
+fn until_turn_is_over(
+    ctx: &CommandContext,
+    turn: &str,
+    args: &WaitArgs,
+    until: Option<Instant>,
+) -> Result<u8, Problem> {
     let (id, number) = turns::find(ctx, turn, None)?;
-    if let Some(WaitFor::Idle | WaitFor::NeedsYou | WaitFor::Exit | WaitFor::Output(_)) = &args.what {
-        let what = format!("{turn} is a turn; it can only be waited for until it is done");
-        return Err(Problem::new(Code::Usage, what).hint("name its session to wait for something else"));
+    if let Some(WaitForArg::Idle | WaitForArg::NeedsYou | WaitForArg::Exit | WaitForArg::Output(_)) =
+        &args.what
+    {
+        let what = format!("{turn} is a turn, and the only condition for a turn is `done`");
+        return Err(
+            Problem::new(ProblemCode::Usage, what).hint("name its session to wait for something else")
+        );
     }
     until_over(ctx, &id, number, args, until)
 }
 
 fn until_over(
-    ctx: &Ctx,
+    ctx: &CommandContext,
     id: &SessionId,
     number: u64,
-    args: &Wait,
+    args: &WaitArgs,
     until: Option<Instant>,
 ) -> Result<u8, Problem> {
-    let mut known = turns::view(ctx, id, number)?;
+    let mut known = ctx.session(id).turn(number)?;
     if !known.state.is_final() {
         known = turns::follow(ctx, id, number, None, until, |_| Ok(false))?;
     }
@@ -84,33 +93,33 @@ fn until_over(
 
 /// Waits until a session whose agent takes turns is in this state.
 fn until_state(
-    ctx: &Ctx,
+    ctx: &CommandContext,
     id: &SessionId,
     handle: &str,
-    args: &Wait,
-    (wanted, until): (Wanted, Option<Instant>),
+    args: &WaitArgs,
+    (wanted, until): (AwaitedState, Option<Instant>),
 ) -> Result<u8, Problem> {
-    let is_there = |status: &Status| wait::is_there(status, wanted);
+    let is_there = |status: &SessionStatus| wait::is_reached(status, wanted);
     loop {
-        let mut status = ctx.status(id)?;
+        let mut status = ctx.session(id).status()?;
         if !is_there(&status) {
-            let hear = |news: News| match news {
-                News::Event { .. } => Ok(is_there(&ctx.status(id)?)),
-                News::Output => Ok(false),
+            let hear = |news: RunUpdate| match news {
+                RunUpdate::Event { .. } => Ok(is_there(&ctx.session(id).status()?)),
+                RunUpdate::Output => Ok(false),
             };
             match follow(ctx.session(id).events(status.seq + 1), until, hear)? {
-                Followed::TimedOut => {
+                FollowEnd::TimedOut => {
                     return Err(timed_out(id, args.timeout, &format!("it is not {}", wanted.state())));
                 }
-                Followed::Enough => {}
-                Followed::Ended => {
-                    status = ctx.status(id)?;
+                FollowEnd::Enough => {}
+                FollowEnd::Ended => {
+                    status = ctx.session(id).status()?;
                     if !is_there(&status) && status.keeper_pid.is_none() {
-                        return Err(wait::will_not_be(&status, handle, wanted));
+                        return Err(wait::not_running_problem(&status, handle, wanted));
                     }
                 }
             }
-            status = ctx.status(id)?;
+            status = ctx.session(id).status()?;
         }
         if is_there(&status) {
             if args.json {
@@ -121,62 +130,48 @@ fn until_state(
     }
 }
 
-/// The code of a command that stands for this run.
-pub(crate) fn exit_code(status: &Status) -> Result<u8, Problem> {
-    match status.exit {
-        Some(code) => Ok(u8::try_from(code).unwrap_or(Code::Refused.exit_code())),
-        None => {
-            let why = status.failure.clone().unwrap_or_else(|| format!("it is {}", status.state));
-            Err(Problem::new(
-                Code::Refused,
-                format!("the run of session `{}` has no exit code: {why}", status.handle()),
-            )
-            .hint(format!(
-                "`berth log {0}` tells what happened, `berth resume {0}` starts it again",
-                status.handle()
-            )))
-        }
-    }
-}
-
-/// Waits for the end of the run.
-pub(crate) fn until_exit(ctx: &Ctx, id: &SessionId, timeout: Option<Duration>) -> Result<Status, Problem> {
+/// Waits for the end of the run; an error after the timeout.
+pub(crate) fn until_exit(
+    ctx: &CommandContext,
+    id: &SessionId,
+    timeout: Option<Duration>,
+) -> Result<SessionStatus, Problem> {
     match follow(ctx.session(id).news(), end_of(timeout), |_| Ok(false))? {
-        Followed::Ended | Followed::Enough => ctx.status(id),
-        Followed::TimedOut => Err(timed_out(id, timeout, "it has not ended")),
+        FollowEnd::Ended | FollowEnd::Enough => ctx.session(id).status(),
+        FollowEnd::TimedOut => Err(timed_out(id, timeout, "it has not ended")),
     }
 }
 
 fn until_output(
-    ctx: &Ctx,
+    ctx: &CommandContext,
     id: &SessionId,
     regex: &regex::bytes::Regex,
     timeout: Option<Duration>,
     until: Option<Instant>,
 ) -> Result<(), Problem> {
-    let mut matcher = Matcher::new(ctx, id, ctx.status(id)?.output_from, regex.clone());
+    let mut matcher = OutputMatcher::new(ctx, id, ctx.session(id).status()?.output_from, regex.clone());
     if matcher.look()? {
         return Ok(());
     }
-    let hear = |news: News| match news {
-        News::Output => matcher.look(),
-        News::Event { .. } => Ok(false),
+    let hear = |news: RunUpdate| match news {
+        RunUpdate::Output => matcher.look(),
+        RunUpdate::Event { .. } => Ok(false),
     };
     match follow(ctx.session(id).news(), until, hear)? {
-        Followed::Enough => Ok(()),
-        Followed::TimedOut => Err(timed_out(id, timeout, "nothing in its output matches")),
-        Followed::Ended if matcher.look()? => Ok(()),
-        Followed::Ended => Err(wait::never_said(id)),
+        FollowEnd::Enough => Ok(()),
+        FollowEnd::TimedOut => Err(timed_out(id, timeout, "nothing in its output matches")),
+        FollowEnd::Ended if matcher.look()? => Ok(()),
+        FollowEnd::Ended => Err(wait::output_missing_problem(id)),
     }
 }
 
-/// When the time is up. A time that no clock can reach is for ever.
+/// The end of a timeout. `None`, which means no limit, without a timeout or with one beyond the range of the clock.
 fn end_of(timeout: Option<Duration>) -> Option<Instant> {
     Instant::now().checked_add(timeout?)
 }
 
 fn timed_out(id: &SessionId, timeout: Option<Duration>, what: &str) -> Problem {
     let waited = print::age(timeout.map_or(0, |timeout| timeout.as_millis() as u64));
-    Problem::new(Code::TimedOut, format!("waited {waited} for session {id}: {what}"))
-        .hint(format!("`berth why {id}` shows what it is doing; `berth screen {id}` what it shows"))
+    Problem::new(ProblemCode::TimedOut, format!("waited {waited} for session {id}: {what}"))
+        .hint(format!("`berth why {id}` explains its state; `berth screen {id}` prints its screen"))
 }

@@ -1,19 +1,20 @@
-//! `berth why`: the evidence behind a state, or behind the claim on a process.
+//! `berth why`: prints the evidence for a session's state, or for the owner of a process.
 
-use berth_api::{Code, Problem};
-use berth_keeper::whose::{self, Verdict, Whose};
-use berth_keeper::why::{self, Fact};
+use berth_api::{Problem, ProblemCode};
+use berth_procs::attribution::EvidenceFact;
+use berth_procs::attribution::{self, AttributionVerdict, ProcessAttribution};
+use berth_verbs::why;
 
-use crate::args::Why;
-use crate::ctx::Ctx;
+use crate::args::WhyArgs;
+use crate::ctx::CommandContext;
 use crate::print;
-use crate::visible::Visible;
+use crate::safe_text::SafeText;
 
-pub(crate) fn run(ctx: &Ctx, args: &Why) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &CommandContext, args: &WhyArgs) -> Result<u8, Problem> {
     match args.pid {
         None => of_session(ctx, args)?,
         Some(_) if ctx.session.is_some() => {
-            return Err(Problem::new(Code::Usage, "--pid and --session do not go together")
+            return Err(Problem::new(ProblemCode::Usage, "--pid and --session do not go together")
                 .hint("ask about a process, or about a session"));
         }
         Some(pid) => of_process(ctx, pid, args.json)?,
@@ -21,48 +22,48 @@ pub(crate) fn run(ctx: &Ctx, args: &Why) -> Result<u8, Problem> {
     Ok(0)
 }
 
-fn of_session(ctx: &Ctx, args: &Why) -> Result<(), Problem> {
+fn of_session(ctx: &CommandContext, args: &WhyArgs) -> Result<(), Problem> {
     let id = ctx.target(args.session.as_deref())?.id;
     let why = why::why(&ctx.home, &id)?;
     if args.json {
         return print::json(&why);
     }
     let handle = why.name.as_deref().unwrap_or(&why.id);
-    let claim = Visible::from(format!("{handle} is ")) + print::painted((&why.state).into(), &why.state, 0);
+    let claim = SafeText::from(format!("{handle} is ")) + print::painted((&why.state).into(), &why.state, 0);
     print::text(&told(claim, &why.evidence, &why.would_change))
 }
 
-fn of_process(ctx: &Ctx, pid: u32, json: bool) -> Result<(), Problem> {
-    let whose = whose::whose(&ctx.home, pid)?;
+fn of_process(ctx: &CommandContext, pid: u32, json: bool) -> Result<(), Problem> {
+    let whose = attribution::attribute_process(&ctx.home, pid)?;
     if json {
         return print::json(&whose);
     }
     let claim = format!(
         "pid {pid} ({}, {} old) {}",
-        print::cut(&whose.command, 60),
+        print::truncate(&whose.command, 60),
         print::age(whose.age_ms),
         owner(&whose)
     );
     print::text(&told(
         claim.into(),
         &whose.evidence,
-        &format!("what would happen to it: {}", whose.would_happen),
+        &format!("what would happen to the process: {}", whose.would_happen),
     ))
 }
 
-fn owner(whose: &Whose) -> String {
+fn owner(whose: &ProcessAttribution) -> String {
     let session = whose.name.as_deref().or(whose.session.as_deref()).unwrap_or("?");
     match whose.verdict {
-        Verdict::Ours => format!("is of {} {session}", whose.kind),
-        Verdict::LeftOver => format!("is left over from {} {session}", whose.kind),
-        Verdict::NoRecord => format!("says it is of session {session}, which there is no record of"),
-        Verdict::Elsewhere => format!("is of session {session} in another state directory"),
-        Verdict::NotOurs => "is not of berth".to_owned(),
-        Verdict::CannotTell => "cannot be told".to_owned(),
+        AttributionVerdict::Ours => format!("belongs to {} {session}", whose.kind),
+        AttributionVerdict::LeftOver => format!("is left over from {} {session}", whose.kind),
+        AttributionVerdict::NoRecord => format!("has the mark of session {session}, which has no record"),
+        AttributionVerdict::Elsewhere => format!("belongs to session {session} in another state directory"),
+        AttributionVerdict::NotOurs => "does not belong to berth".to_owned(),
+        AttributionVerdict::CannotTell => "has an unknown owner".to_owned(),
     }
 }
 
-fn told(claim: Visible, evidence: &[Fact], end: &str) -> Visible {
+fn told(claim: SafeText, evidence: &[EvidenceFact], end: &str) -> SafeText {
     let mut text = claim + "\n";
     for fact in evidence {
         let age =

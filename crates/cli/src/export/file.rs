@@ -1,8 +1,8 @@
-//! Where something is written to: a file that is there as a whole or not at all, or standard output.
+//! Writes an export: to a file that appears complete or not at all, or to standard output.
 //!
-//! Promise: a file that is there is not touched without force; one that is not finished leaves nothing behind, also
-//! when its writer is killed, where the file system can do that.
-//! Start with [`Target::open`].
+//! Promise: an existing file is not touched without force. An unfinished file leaves nothing behind, even if the writer
+//! is killed, on file systems with unnamed files.
+//! Start with [`ExportTarget::open`].
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -10,38 +10,38 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, openat, renameat_with};
 
 use crate::print;
 
-/// What is being written to.
+/// A destination that is being written to.
 #[derive(Debug)]
-pub(crate) struct Target {
-    place: Place,
-    /// For people.
+pub(crate) struct ExportTarget {
+    place: ExportOutput,
+    /// The path of the file, for messages; none for standard output.
     pub(crate) path: Option<PathBuf>,
 }
 
 #[derive(Debug)]
-enum Place {
+enum ExportOutput {
     Stdout,
     /// A device or a pipe: nothing to be atomic about.
     Stream(BufWriter<File>),
     New {
         file: BufWriter<File>,
-        /// The name it has until it is finished; none if the file system knows files without names.
+        /// The temporary name until the file is finished; none if the file system has unnamed files.
         temporary: Option<PathBuf>,
         path: PathBuf,
         force: bool,
     },
 }
 
-impl Target {
+impl ExportTarget {
     /// `-`, a file, or a directory in which the file is called `name`.
     pub(crate) fn open(output: &Path, name: &str, force: bool) -> Result<Self, Problem> {
         if output == Path::new("-") {
-            return Ok(Self { place: Place::Stdout, path: None });
+            return Ok(Self { place: ExportOutput::Stdout, path: None });
         }
         let is_dir = output.as_os_str().as_encoded_bytes().ends_with(b"/") || output.is_dir();
         let path = if is_dir { output.join(name) } else { output.to_path_buf() };
@@ -50,7 +50,7 @@ impl Target {
             Ok(there) if there.is_dir() => return Err(wrong(io::ErrorKind::IsADirectory.into())),
             Ok(there) if !there.is_file() => {
                 let file = File::options().write(true).open(&path).map_err(wrong)?;
-                return Ok(Self { place: Place::Stream(BufWriter::new(file)), path: Some(path) });
+                return Ok(Self { place: ExportOutput::Stream(BufWriter::new(file)), path: Some(path) });
             }
             Ok(_) if !force => return Err(exists(&path)),
             Ok(_) => {}
@@ -58,30 +58,30 @@ impl Target {
             Err(error) => return Err(wrong(error)),
         }
         let (file, temporary) = begin(&path).map_err(wrong)?;
-        let place = Place::New { file: BufWriter::new(file), temporary, path: path.clone(), force };
+        let place = ExportOutput::New { file: BufWriter::new(file), temporary, path: path.clone(), force };
         Ok(Self { place, path: Some(path) })
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         let path = self.path.clone().unwrap_or_default();
         match &mut self.place {
-            Place::Stdout => print::raw(bytes),
-            Place::Stream(file) | Place::New { file, .. } => {
+            ExportOutput::Stdout => print::raw(bytes),
+            ExportOutput::Stream(file) | ExportOutput::New { file, .. } => {
                 file.write_all(bytes).map_err(|error| cannot("write", &path, &error))
             }
         }
     }
 
-    /// Everything was written: the file gets its name.
+    /// Gives the complete file its name.
     pub(crate) fn finish(mut self) -> Result<(), Problem> {
         let path = self.path.clone().unwrap_or_default();
         let wrong = |error: io::Error| cannot("write", &path, &error);
         match &mut self.place {
-            Place::Stdout => Ok(()),
-            Place::Stream(file) => file.flush().map_err(wrong),
-            Place::New { file, temporary, path: name, force } => {
+            ExportOutput::Stdout => Ok(()),
+            ExportOutput::Stream(file) => file.flush().map_err(wrong),
+            ExportOutput::New { file, temporary, path: name, force } => {
                 file.flush().and_then(|()| file.get_ref().sync_all()).map_err(wrong)?;
-                let named = give_name(file.get_ref(), temporary, name, *force);
+                let named = publish(file.get_ref(), temporary, name, *force);
                 named.map_err(|error| match error.kind() {
                     io::ErrorKind::AlreadyExists => exists(name),
                     _ => cannot("write", name, &error),
@@ -91,9 +91,9 @@ impl Target {
     }
 }
 
-impl Drop for Target {
+impl Drop for ExportTarget {
     fn drop(&mut self) {
-        if let Place::New { temporary: Some(temporary), .. } = &self.place {
+        if let ExportOutput::New { temporary: Some(temporary), .. } = &self.place {
             let _ = fs::remove_file(temporary);
         }
     }
@@ -105,24 +105,24 @@ fn begin(path: &Path) -> io::Result<(File, Option<PathBuf>)> {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         Some(_) | None => Path::new("."),
     };
-    // Only the owner may read an export, wherever the file is put.
+    // Only the owner may read an export, in any directory.
     let mode = Mode::from_raw_mode(0o600);
     match openat(CWD, dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
         Ok(file) => return Ok((File::from(file), None)),
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::INVAL) => {}
         Err(error) => return Err(error.into()),
     }
-    let temporary = beside(path);
+    let temporary = temporary_path(path);
     let file = File::options().write(true).create_new(true).mode(0o600).open(&temporary)?;
     Ok((file, Some(temporary)))
 }
 
-fn beside(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
 }
 
-fn give_name(file: &File, temporary: &mut Option<PathBuf>, path: &Path, force: bool) -> io::Result<()> {
+fn publish(file: &File, temporary: &mut Option<PathBuf>, path: &Path, force: bool) -> io::Result<()> {
     let link = |to: &Path| {
         let ours = format!("/proc/self/fd/{}", file.as_raw_fd());
         linkat(CWD, ours, CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)
@@ -130,8 +130,8 @@ fn give_name(file: &File, temporary: &mut Option<PathBuf>, path: &Path, force: b
     match (temporary.take(), force) {
         (None, false) => link(path),
         (None, true) => {
-            // A name cannot be given to a file and taken from another one in one step, but it can be moved.
-            let named = temporary.insert(beside(path)).clone();
+            // A link cannot replace an existing file in one step, but a rename can.
+            let named = temporary.insert(temporary_path(path)).clone();
             link(&named)?;
             fs::rename(&named, path)?;
             *temporary = None;
@@ -149,11 +149,11 @@ fn give_name(file: &File, temporary: &mut Option<PathBuf>, path: &Path, force: b
 }
 
 fn exists(path: &Path) -> Problem {
-    Problem::new(Code::Refused, format!("{} is there already; nothing was written", path.display()))
+    Problem::new(ProblemCode::Refused, format!("{} exists already; nothing was written", path.display()))
         .hint("`--force` overwrites it; `-o` names another one")
 }
 
 fn cannot(what: &str, path: &Path, error: &io::Error) -> Problem {
-    Problem::new(Code::Refused, format!("cannot {what} {}: {error}", path.display()))
+    Problem::new(ProblemCode::Refused, format!("cannot {what} {}: {error}", path.display()))
         .hint("name another file with `-o FILE`, or `-o -` for standard output")
 }

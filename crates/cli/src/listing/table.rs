@@ -1,32 +1,32 @@
-//! Lines about sessions that fit.
+//! Tables of sessions that fit the terminal.
 //!
-//! Promise: on a terminal no line is wider than it is; what matters least goes first, and nothing ever wraps.
-//! Anywhere else the columns are always the same and nothing is cut.
+//! Promise: on a terminal no line is wider than the terminal: the least important columns go first, and nothing wraps.
+//! Off a terminal the columns are always the same, and nothing is cut.
 //! Start with [`draw`].
 
-use super::row::Row;
-use crate::visible::{Paint, Visible};
-use crate::width::{cut, cut_front, fitted, width};
+use super::row::ListingRow;
+use crate::safe_text::{SafeText, TextStyle};
+use crate::text_width::{cut, cut_front, fitted, width};
 
 /// Between two columns.
 const GAP: usize = 2;
-/// Fewer columns say nothing about what a session does.
+/// The least width of the activity column; with less it is not readable.
 const LEAST_DOING: usize = 8;
-/// The widest these may be on a terminal.
+/// The greatest widths of these columns on a terminal.
 const WIDEST_TAGS: usize = 20;
 const WIDEST_DIR: usize = 40;
 const WIDEST_LABEL: usize = 24;
 
-/// What the lines are for.
+/// The medium that the lines are drawn for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Paper {
-    /// How wide it is; without an end if `None`.
+pub(crate) struct TableFormat {
+    /// Width in columns; unlimited if `None`.
     pub(crate) columns: Option<usize>,
     pub(crate) colour: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Column {
+enum TableColumn {
     Id,
     Name,
     Session,
@@ -41,20 +41,20 @@ enum Column {
     Doing,
 }
 
-/// The order of what comes behind the session and its id, on a terminal and off it.
-const REST: [Column; 9] = [
-    Column::State,
-    Column::Age,
-    Column::Active,
-    Column::Queued,
-    Column::Tags,
-    Column::Dir,
-    Column::Branch,
-    Column::Model,
-    Column::Doing,
+/// The order of the columns behind the session and its id, on and off a terminal.
+const REST: [TableColumn; 9] = [
+    TableColumn::State,
+    TableColumn::Age,
+    TableColumn::Active,
+    TableColumn::Queued,
+    TableColumn::Tags,
+    TableColumn::Dir,
+    TableColumn::Branch,
+    TableColumn::Model,
+    TableColumn::Doing,
 ];
 
-impl Column {
+impl TableColumn {
     fn head(self) -> &'static str {
         match self {
             Self::Id => "ID",
@@ -72,7 +72,7 @@ impl Column {
         }
     }
 
-    fn cell(self, row: &Row) -> String {
+    fn cell(self, row: &ListingRow) -> String {
         match self {
             Self::Id => row.id.clone(),
             Self::Name => {
@@ -95,8 +95,8 @@ impl Column {
         }
     }
 
-    /// As wide as what is in it, but not too wide.
-    fn natural(self, rows: &[Row]) -> usize {
+    /// The width of the longest cell, within limits.
+    fn natural(self, rows: &[ListingRow]) -> usize {
         let widest = rows.iter().map(|row| width(&self.cell(row))).max().unwrap_or(0).max(self.head().len());
         match self {
             Self::Tags => widest.min(WIDEST_TAGS),
@@ -113,8 +113,8 @@ impl Column {
         }
     }
 
-    /// Whether it tells anything that is not in another one.
-    fn is_telling(self, rows: &[Row]) -> bool {
+    /// True if the column says something that no other column says.
+    fn is_telling(self, rows: &[ListingRow]) -> bool {
         match self {
             Self::Id => rows.iter().any(|row| row.session != row.id),
             Self::Name
@@ -132,89 +132,90 @@ impl Column {
     }
 }
 
-/// The lines, a head first. None if there is nothing to say.
-pub(crate) fn draw(rows: &[Row], paper: Paper) -> Vec<Visible> {
+/// The lines, with a header first; empty without sessions.
+pub(crate) fn draw(rows: &[ListingRow], paper: TableFormat) -> Vec<SafeText> {
     if rows.is_empty() {
         return Vec::new();
     }
     let Some(room) = paper.columns else { return draw_whole(rows, paper.colour) };
     let mark = if rows.iter().any(|row| row.is_current) { GAP } else { 0 };
     let columns = columns(rows, room.saturating_sub(mark));
-    let line = |row: Option<&Row>| {
+    let line = |row: Option<&ListingRow>| {
         let mut line = match row {
-            _ if mark == 0 => Visible::default(),
-            Some(row) if row.is_current => Visible::from("@ "),
-            Some(_) | None => Visible::from("  "),
+            _ if mark == 0 => SafeText::default(),
+            Some(row) if row.is_current => SafeText::from("@ "),
+            Some(_) | None => SafeText::from("  "),
         };
         for (at, (column, wide)) in columns.iter().enumerate() {
             let text = match (row, column) {
                 (None, column) => column.head().to_owned(),
-                // Who has no name is called by the id already.
-                (Some(row), Column::Id) if row.session == row.id => String::new(),
+                // A session without a name shows its id in the first column already.
+                (Some(row), TableColumn::Id) if row.session == row.id => String::new(),
                 (Some(row), column) => column.cell(row),
             };
             let cell = match column {
-                Column::Queued => format!("{text:>wide$}"),
-                Column::Dir => fitted(&cut_front(&text, *wide), *wide),
+                TableColumn::Queued => format!("{text:>wide$}"),
+                TableColumn::Dir => fitted(&cut_front(&text, *wide), *wide),
                 _ if at + 1 == columns.len() => cut(&text, *wide),
-                Column::Id
-                | Column::Name
-                | Column::Session
-                | Column::State
-                | Column::Age
-                | Column::Active
-                | Column::Tags
-                | Column::Branch
-                | Column::Model
-                | Column::Doing => fitted(&text, *wide),
+                TableColumn::Id
+                | TableColumn::Name
+                | TableColumn::Session
+                | TableColumn::State
+                | TableColumn::Age
+                | TableColumn::Active
+                | TableColumn::Tags
+                | TableColumn::Branch
+                | TableColumn::Model
+                | TableColumn::Doing => fitted(&text, *wide),
             };
             line.push(" ".repeat(if at > 0 { GAP } else { 0 }));
             line.push(painted(*column, row, &cell, paper.colour));
         }
-        Visible::painted(Paint::Dim, line, row.is_none() && paper.colour)
+        SafeText::painted(TextStyle::Dim, line, row.is_none() && paper.colour)
     };
     std::iter::once(line(None)).chain(rows.iter().map(|row| line(Some(row)))).collect()
 }
 
-/// Always the same columns, whatever is in them, for programs that cut and for files that are compared.
-fn draw_whole(rows: &[Row], colour: bool) -> Vec<Visible> {
+/// Draws the same columns for all sessions, for programs that cut columns and for files that are compared.
+fn draw_whole(rows: &[ListingRow], colour: bool) -> Vec<SafeText> {
     let is_tree = rows.iter().any(|row| !row.lines.is_empty());
-    let first = if is_tree { [Column::Session, Column::Id] } else { [Column::Id, Column::Name] };
-    let columns: Vec<Column> = first.into_iter().chain(REST).collect();
-    let cell = |column: Column, row: &Row| match column.cell(row) {
+    let first =
+        if is_tree { [TableColumn::Session, TableColumn::Id] } else { [TableColumn::Id, TableColumn::Name] };
+    let columns: Vec<TableColumn> = first.into_iter().chain(REST).collect();
+    let cell = |column: TableColumn, row: &ListingRow| match column.cell(row) {
         empty if empty.is_empty() => "-".to_owned(),
         text => text,
     };
-    let widest = |column: Column| {
+    let widest = |column: TableColumn| {
         rows.iter().map(|row| width(&cell(column, row))).max().unwrap_or(0).max(column.head().len())
     };
     let widths: Vec<usize> = columns.iter().map(|column| widest(*column)).collect();
-    let line = |row: Option<&Row>| {
+    let line = |row: Option<&ListingRow>| {
         let cells = columns.iter().zip(&widths).map(|(column, wide)| {
             let text = row.map_or_else(|| column.head().to_owned(), |row| cell(*column, row));
-            let text = if *column == Column::Doing { text } else { fitted(&text, *wide) };
+            let text = if *column == TableColumn::Doing { text } else { fitted(&text, *wide) };
             painted(*column, row, &text, colour)
         });
-        Visible::joined(cells, &" ".repeat(GAP))
+        SafeText::joined(cells, &" ".repeat(GAP))
     };
     std::iter::once(line(None)).chain(rows.iter().map(|row| line(Some(row)))).collect()
 }
 
-fn painted(column: Column, row: Option<&Row>, cell: &str, colour: bool) -> Visible {
+fn painted(column: TableColumn, row: Option<&ListingRow>, cell: &str, colour: bool) -> SafeText {
     match row {
-        Some(row) if column == Column::State => Visible::painted(row.paint, cell, colour),
+        Some(row) if column == TableColumn::State => SafeText::painted(row.paint, cell, colour),
         Some(_) | None => cell.into(),
     }
 }
 
-/// Which columns there is room for, and how wide each may be.
-fn columns(rows: &[Row], room: usize) -> Vec<(Column, usize)> {
-    let state = Column::State.natural(rows);
-    // Names are told apart by their beginnings; what a session does is worth as much room.
-    let session = Column::Session.natural(rows).min((room / 3).max(12)).min(room);
-    let mut chosen = vec![(Column::Session, session)];
+/// The columns that fit, with the width of each.
+fn columns(rows: &[ListingRow], room: usize) -> Vec<(TableColumn, usize)> {
+    let state = TableColumn::State.natural(rows);
+    // Names differ at their beginnings; the activity is worth as much room.
+    let session = TableColumn::Session.natural(rows).min((room / 3).max(12)).min(room);
+    let mut chosen = vec![(TableColumn::Session, session)];
     let mut left = room - session;
-    let mut takes = |column: Column, wide: usize, least_left: usize| {
+    let mut takes = |column: TableColumn, wide: usize, least_left: usize| {
         if left < GAP + wide + least_left {
             return false;
         }
@@ -222,29 +223,30 @@ fn columns(rows: &[Row], room: usize) -> Vec<(Column, usize)> {
         chosen.push((column, wide));
         true
     };
-    if !takes(Column::State, state, 0) {
+    if !takes(TableColumn::State, state, 0) {
         return chosen;
     }
-    let doing = Column::Doing.natural(rows);
-    // What matters most first, with the room that must be left for what a session does.
+    let doing = TableColumn::Doing.natural(rows);
+    // The most important columns first, each with the room that must be left for the activity.
     let wishes = [
-        (Column::Active, 12),
-        (Column::Queued, 16),
-        (Column::Tags, 20),
-        (Column::Branch, 22),
-        (Column::Age, 24),
-        (Column::Model, 28),
-        (Column::Id, 30),
-        (Column::Dir, 36),
+        (TableColumn::Active, 12),
+        (TableColumn::Queued, 16),
+        (TableColumn::Tags, 20),
+        (TableColumn::Branch, 22),
+        (TableColumn::Age, 24),
+        (TableColumn::Model, 28),
+        (TableColumn::Id, 30),
+        (TableColumn::Dir, 36),
     ];
     for (column, least) in wishes.into_iter().filter(|(column, _)| column.is_telling(rows)) {
         takes(column, column.natural(rows), GAP + doing.min(least));
     }
     if left >= GAP + LEAST_DOING {
-        chosen.push((Column::Doing, left - GAP));
+        chosen.push((TableColumn::Doing, left - GAP));
     }
-    let order =
-        |wanted: Column| [Column::Session, Column::Id].into_iter().chain(REST).position(|it| it == wanted);
+    let order = |wanted: TableColumn| {
+        [TableColumn::Session, TableColumn::Id].into_iter().chain(REST).position(|it| it == wanted)
+    };
     chosen.sort_by_key(|(column, _)| order(*column));
     chosen
 }

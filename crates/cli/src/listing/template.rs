@@ -1,68 +1,70 @@
-//! `--format '{{.id}} {{.name}}'`: fields of a session in a text of one's own.
+//! Templates for `--format '{{.id}} {{.name}}'`: fields of a session in a text that the user gives.
 //!
-//! Promise: a field that no session can have is an error before anything is printed; one that this session does
-//! not have is empty.
+//! Promise: a field that no session can have is an error before anything is printed; a field
+//! that this session lacks is empty.
 //! Not here: conditions and loops. `--json` and `jq` have them.
-//! Start with [`Template::parse`].
+//! Start with [`RowTemplate::parse`].
 
 use berth_api::helper::HelperStatus;
 use berth_api::record::Actor;
-use berth_api::status::{Timestamp, TurnsStatus, What, WriterStatus};
-use berth_api::{Code, Problem, Status};
+use berth_api::status::{SpecView, Timestamp, TurnsStatus, WriterStatus};
+use berth_api::{Problem, ProblemCode, SessionStatus};
 use serde_json::Value;
 
-/// How many fields are named to who asked for one that is not there: all of them would be a wall of words.
+/// How many fields an error names: all of them would be hard to read.
 const NAMED: usize = 8;
 
 /// A text with fields in it.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Template(Vec<Part>);
+pub(crate) struct RowTemplate(Vec<TemplatePart>);
 
 #[derive(Clone, PartialEq, Debug)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Field(Vec<String>),
 }
 
-impl Template {
-    /// Reads a template. `\t`, `\n` and `\\` are what they are elsewhere.
+impl RowTemplate {
+    /// Parses a template. `\t`, `\n` and `\\` are a tab, a line break and a backslash.
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("{{") {
             let (field, after) =
                 after.split_once("}}").ok_or_else(|| odd(format!("`{{{{{after}` in --format has no end")))?;
-            parts.push(Part::Text(unescaped(before)));
-            parts.push(Part::Field(path(field.trim())?));
+            parts.push(TemplatePart::Text(unescaped(before)));
+            parts.push(TemplatePart::Field(path(field.trim())?));
             rest = after;
         }
-        parts.push(Part::Text(unescaped(rest)));
-        if !parts.iter().any(|part| matches!(part, Part::Field(_))) {
+        parts.push(TemplatePart::Text(unescaped(rest)));
+        if !parts.iter().any(|part| matches!(part, TemplatePart::Field(_))) {
             return Err(odd(format!("--format '{text}' names no field")));
         }
         Ok(Self(parts))
     }
 
     /// The text for a session.
-    pub(crate) fn fill(&self, status: &Status) -> Result<String, Problem> {
+    pub(crate) fn fill(&self, status: &SessionStatus) -> Result<String, Problem> {
         let object = serde_json::to_value(status)
-            .map_err(|error| Problem::new(Code::Bug, format!("cannot print as JSON: {error}")))?;
-        let part = |part: &Part| match part {
-            Part::Text(text) => text.clone(),
-            Part::Field(path) => match path.iter().try_fold(&object, |value, field| below(value, field)) {
-                None | Some(Value::Null) => String::new(),
-                Some(Value::String(text)) => text.clone(),
-                Some(value @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_))) => {
-                    value.to_string()
+            .map_err(|error| Problem::new(ProblemCode::Bug, format!("cannot print as JSON: {error}")))?;
+        let part = |part: &TemplatePart| match part {
+            TemplatePart::Text(text) => text.clone(),
+            TemplatePart::Field(path) => {
+                match path.iter().try_fold(&object, |value, field| below(value, field)) {
+                    None | Some(Value::Null) => String::new(),
+                    Some(Value::String(text)) => text.clone(),
+                    Some(
+                        value @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)),
+                    ) => value.to_string(),
                 }
-            },
+            }
         };
         Ok(self.0.iter().map(part).collect())
     }
 }
 
 fn odd(what: String) -> Problem {
-    Problem::new(Code::Usage, what)
+    Problem::new(ProblemCode::Usage, what)
         .hint("write fields as --format '{{.id}} {{.name}}', with \\t and \\n between them if you like")
 }
 
@@ -91,7 +93,7 @@ fn below<'a>(value: &'a Value, field: &str) -> Option<&'a Value> {
     }
 }
 
-/// The fields on the way to a value, each of which some session may have.
+/// The field names on the way to a value. Refuses a field that no session can have.
 fn path(text: &str) -> Result<Vec<String>, Problem> {
     let fields = text.strip_prefix('.').filter(|fields| !fields.is_empty());
     let fields = fields.ok_or_else(|| odd(format!("`{{{{{text}}}}}` in --format is not a field")))?;
@@ -105,11 +107,11 @@ fn path(text: &str) -> Result<Vec<String>, Problem> {
                 Some(found) => value = found,
                 None => return Err(unknown(field, &above, known.keys())),
             },
-            // What is in a list is up to the session.
+            // The length of a list differs between sessions.
             Value::Array(_) if field.parse::<usize>().is_ok() => break,
             Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
                 let what = format!("`.{above}` in --format has no field `{field}`: it is not an object");
-                return Err(Problem::new(Code::Usage, what).hint(format!("write {{{{.{above}}}}}")));
+                return Err(Problem::new(ProblemCode::Usage, what).hint(format!("write {{{{.{above}}}}}")));
             }
         }
         above = if above.is_empty() { field.clone() } else { format!("{above}.{field}") };
@@ -131,21 +133,21 @@ fn unknown<'a>(field: &str, above: &str, known: impl Iterator<Item = &'a String>
     } else {
         format!("the fields are: {}", known.join(", "))
     };
-    Problem::new(Code::Usage, what).hint(meant + &fields)
+    Problem::new(ProblemCode::Usage, what).hint(meant + &fields)
 }
 
-/// A session that has every field.
+/// A session that has every field, as JSON.
 fn fullest() -> Value {
     let some = || Some(String::new());
-    let what = What {
+    let what = SpecView {
         key: some(),
         agent: some(),
         conversation: "claude".to_owned(),
         parent: some(),
-        policy: berth_api::turn::Policy { idle_ms: Some(0), ttl_ms: Some(0), ..Default::default() },
-        ..What::default()
+        policy: berth_api::turn::SessionPolicy { idle_ms: Some(0), ttl_ms: Some(0), ..Default::default() },
+        ..SpecView::default()
     };
-    let status = Status {
+    let status = SessionStatus {
         name: some(),
         note: some(),
         archived_at: Some(Timestamp::default()),
@@ -157,7 +159,7 @@ fn fullest() -> Value {
         }),
         helper: Some(HelperStatus::default()),
         turns: Some(TurnsStatus::default()),
-        ..Status::default()
+        ..SessionStatus::default()
     };
     serde_json::to_value(status).unwrap_or_default()
 }
@@ -166,14 +168,14 @@ fn fullest() -> Value {
 mod tests {
     use super::*;
 
-    fn status() -> Status {
+    fn status() -> SessionStatus {
         let turns = TurnsStatus { queued: vec!["x.2".to_owned()], total: 2, ..TurnsStatus::default() };
-        let what = What { command: vec!["sh".to_owned(), "-c".to_owned()], ..What::default() };
-        Status { id: "x".to_owned(), turns: Some(turns), what, ..Status::default() }
+        let what = SpecView { command: vec!["sh".to_owned(), "-c".to_owned()], ..SpecView::default() };
+        SessionStatus { id: "x".to_owned(), turns: Some(turns), what, ..SessionStatus::default() }
     }
 
     fn filled(text: &str) -> String {
-        Template::parse(text).and_then(|template| template.fill(&status())).expect("a good template")
+        RowTemplate::parse(text).and_then(|template| template.fill(&status())).expect("a good template")
     }
 
     #[test]
@@ -190,8 +192,8 @@ mod tests {
     #[test]
     fn a_field_that_no_session_can_have_is_refused_with_the_ones_there_are() {
         let hint = |text: &str| {
-            let problem = Template::parse(text).expect_err("a bad template");
-            assert_eq!(problem.code, Code::Usage);
+            let problem = RowTemplate::parse(text).expect_err("a bad template");
+            assert_eq!(problem.code, ProblemCode::Usage);
             format!("{}; {}", problem.what, problem.hint.unwrap_or_default())
         };
         assert!(
@@ -222,7 +224,7 @@ mod tests {
             "conversation_kind",
             "conversation_id",
         ] {
-            Template::parse(&format!("{{{{.{field}}}}}"))
+            RowTemplate::parse(&format!("{{{{.{field}}}}}"))
                 .unwrap_or_else(|problem| panic!("{field}: {problem}"));
         }
     }

@@ -1,8 +1,8 @@
-//! The terminals whose current session it is: a bell, and a sequence that many of them show as a notification.
+//! Notifications on terminals: a bell, and an escape sequence that many terminals show as a notification.
 //!
-//! Promise: written only to a terminal that is still the one it was, belongs to this account and takes it at
-//! once; no letter is shown, and no sequence is left half said; exactly one notification sequence, because there
-//! are terminals that know several.
+//! Promise: berth writes only to a terminal that has this session as its current one, is still the recorded terminal,
+//! belongs to this account and is writable at once. No letter is printed, and no sequence stays incomplete. A terminal
+//! that knows several notification sequences gets only one.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -10,36 +10,36 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::{Duration, Instant};
 
 use berth_core::SessionId;
-use berth_keeper::terminal_here;
-use berth_store::Home;
-use berth_store::terminals::{Presence, Terminal};
+use berth_procs::own_terminal;
+use berth_store::StateDir;
+use berth_store::current_session::{TerminalIdentity, TerminalPresence};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{Came, Notification};
-use crate::config::notify::Style;
+use super::{DeliveryResult, EventNotification};
+use crate::config::notify::NoticeStyle;
 use crate::print;
 
-/// How much of a text a terminal gets.
+/// Most characters of a text.
 const MOST_CHARS: usize = 160;
 /// How long a terminal that took the beginning of a sequence may take for the rest.
 const REST_PATIENCE: Duration = Duration::from_secs(2);
-/// What calls a sequence off.
+/// The control character that cancels a sequence.
 const CANCEL: &[u8] = b"\x18";
 
-/// Tells the terminals whose current session this is; in a test of no session, the one we are at.
-pub(super) fn tell(home: &Home, told: &Notification, style: Style) -> Came {
+/// Notifies the terminals that have this session as their current one; in a test without a session, our own terminal.
+pub(super) fn tell(home: &StateDir, told: &EventNotification, style: NoticeStyle) -> DeliveryResult {
     let meant = SessionId::parse(&told.data.session);
-    let terminals: Vec<Terminal> = match &meant {
+    let terminals: Vec<TerminalIdentity> = match &meant {
         Some(id) => {
             let all = home.terminals().into_iter();
             all.filter(|(_, current)| current == id).map(|(terminal, _)| terminal).collect()
         }
-        None => terminal_here::here().into_iter().collect(),
+        None => own_terminal::here().into_iter().collect(),
     };
     if terminals.is_empty() {
-        return Came::skipped("it is not the current session of a terminal");
+        return DeliveryResult::skipped("no terminal has this session as its current one");
     }
     let mut told_at = Vec::new();
     let mut failed = Vec::new();
@@ -50,32 +50,36 @@ pub(super) fn tell(home: &Home, told: &Notification, style: Style) -> Came {
             Err(why) => failed.push(format!("{name}: {why}")),
         }
     }
-    if failed.is_empty() { Came::sent(told_at.join(", ")) } else { Came::failed(failed.join("; ")) }
+    if failed.is_empty() {
+        DeliveryResult::sent(told_at.join(", "))
+    } else {
+        DeliveryResult::failed(failed.join("; "))
+    }
 }
 
-fn write_to(terminal: &Terminal, osc: &[u8]) -> Result<(), String> {
+fn write_to(terminal: &TerminalIdentity, osc: &[u8]) -> Result<(), String> {
     let tty = &terminal.tty;
     let found = fs::metadata(tty).map_err(|error| error.to_string())?;
     if !found.file_type().is_char_device() || found.uid() != rustix::process::geteuid().as_raw() {
-        return Err("it is not a terminal of this account".to_owned());
+        return Err("the terminal belongs to another account".to_owned());
     }
-    // Not to wait for one that is stopped, and not to make it ours.
+    // The open must not wait for a stopped terminal, nor make it our controlling terminal.
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::open(tty, flags, Mode::empty()).map_err(|error| error.to_string())?;
     if !rustix::termios::isatty(&fd) {
-        return Err("it is not a terminal".to_owned());
+        return Err("the device is not a terminal".to_owned());
     }
-    // The window may have been closed meanwhile, and the next one has the same device. As long as ours is open
-    // it is given to nobody else.
+    // The window may have been closed meanwhile, and its device reused for the next one. While our descriptor is open,
+    // the kernel does not reuse the device.
     let device = rustix::fs::fstat(&fd).map_err(|error| error.to_string())?.st_rdev;
-    if device != found.rdev() || terminal.presence() != Presence::There {
-        return Err("it is not the terminal it was".to_owned());
+    if device != found.rdev() || terminal.presence() != TerminalPresence::There {
+        return Err("the terminal was closed meanwhile".to_owned());
     }
     say(&fd, osc, Instant::now() + REST_PATIENCE)
 }
 
-/// Rings the bell, then sends the sequence. One that was begun is finished, or called off: what the terminal shows
-/// next would else be taken for a part of it.
+/// Rings the bell, then sends the sequence. A sequence that was begun is finished or cancelled, or the terminal would
+/// take later output for its rest.
 fn say(fd: impl AsFd, osc: &[u8], until: Instant) -> Result<(), String> {
     rustix::io::write(&fd, b"\x07").map_err(|error| error.to_string())?;
     let mut rest = osc;
@@ -83,13 +87,13 @@ fn say(fd: impl AsFd, osc: &[u8], until: Instant) -> Result<(), String> {
         match rustix::io::write(&fd, rest) {
             Ok(count) => rest = &rest[count..],
             Err(Errno::AGAIN) if rest.len() == osc.len() => {
-                return Err("it took the bell and nothing else".to_owned());
+                return Err("the terminal took the bell and nothing else".to_owned());
             }
             Err(Errno::AGAIN) if Instant::now() < until => wait_for_room(&fd, until),
             Err(Errno::INTR) => {}
             Err(error) => {
                 let _ = rustix::io::write(&fd, CANCEL);
-                return Err(format!("it took only a part: {error}"));
+                return Err(format!("the terminal took only a part: {error}"));
             }
         }
     }
@@ -102,41 +106,49 @@ fn wait_for_room(fd: impl AsFd, until: Instant) {
     let _ = poll(&mut [PollFd::new(&fd, PollFlags::OUT)], Some(&wait));
 }
 
-fn words(told: &Notification, style: Style, terminal: &Terminal) -> Vec<u8> {
+fn words(told: &EventNotification, style: NoticeStyle, terminal: &TerminalIdentity) -> Vec<u8> {
     let is_in = |program: &str| {
         terminal.pane.as_deref().is_some_and(|pane| pane.split("; ").any(|part| part.starts_with(program)))
     };
     let pane = match (is_in("tmux"), is_in("zellij")) {
-        (_, true) => Pane::Zellij,
-        (true, false) => Pane::Tmux,
-        (false, false) => Pane::None,
+        (_, true) => TerminalMultiplexer::Zellij,
+        (true, false) => TerminalMultiplexer::Tmux,
+        (false, false) => TerminalMultiplexer::None,
     };
     sequence(told, style, pane, || shows_777(terminal.leader.pid))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Pane {
+enum TerminalMultiplexer {
     None,
-    /// Hands on what is wrapped for it, if it is allowed to.
+    /// Passes on only what is wrapped for it, if its settings allow that.
     Tmux,
-    /// Hands on the bell alone.
+    /// Passes on only the bell.
     Zellij,
 }
 
-fn sequence(told: &Notification, style: Style, pane: Pane, shows_777: impl FnOnce() -> bool) -> Vec<u8> {
+fn sequence(
+    told: &EventNotification,
+    style: NoticeStyle,
+    pane: TerminalMultiplexer,
+    shows_777: impl FnOnce() -> bool,
+) -> Vec<u8> {
     let plain = |text: &str| {
-        print::cut(&text.replace(|c: char| berth_verbs::words::is_hidden(c) || c == ';', " "), MOST_CHARS)
+        print::truncate(
+            &text.replace(|c: char| berth_verbs::format::is_hidden(c) || c == ';', " "),
+            MOST_CHARS,
+        )
     };
     let title = plain(&told.title);
     let text = plain(&told.data.text);
     let osc9 = || format!("\x1b]9;{title}: {text}\x1b\\");
     let osc777 = || format!("\x1b]777;notify;{title};{text}\x1b\\");
     let osc = match (style, pane) {
-        (Style::Bell, _) | (_, Pane::Zellij) => String::new(),
-        (Style::Osc9, _) => osc9(),
-        (Style::Osc777, _) => osc777(),
-        (Style::Both, _) => osc9() + &osc777(),
-        (Style::Auto, _) => {
+        (NoticeStyle::Bell, _) | (_, TerminalMultiplexer::Zellij) => String::new(),
+        (NoticeStyle::Osc9, _) => osc9(),
+        (NoticeStyle::Osc777, _) => osc777(),
+        (NoticeStyle::Both, _) => osc9() + &osc777(),
+        (NoticeStyle::Auto, _) => {
             if shows_777() {
                 osc777()
             } else {
@@ -145,14 +157,16 @@ fn sequence(told: &Notification, style: Style, pane: Pane, shows_777: impl FnOnc
         }
     };
     let osc = match pane {
-        Pane::Tmux if !osc.is_empty() => format!("\x1bPtmux;{}\x1b\\", osc.replace('\x1b', "\x1b\x1b")),
-        Pane::None | Pane::Tmux | Pane::Zellij => osc,
+        TerminalMultiplexer::Tmux if !osc.is_empty() => {
+            format!("\x1bPtmux;{}\x1b\\", osc.replace('\x1b', "\x1b\x1b"))
+        }
+        TerminalMultiplexer::None | TerminalMultiplexer::Tmux | TerminalMultiplexer::Zellij => osc,
     };
     osc.into_bytes()
 }
 
-/// Whether the terminal is one of those that know only the sequence of rxvt, by what its shell was started with:
-/// GNOME's and its relatives, KDE's, and rxvt itself.
+/// True for terminals that know only rxvt's sequence (those of GNOME and KDE, and rxvt), by
+/// the environment of their shell.
 fn shows_777(leader: u32) -> bool {
     let variables = fs::read(format!("/proc/{leader}/environ")).unwrap_or_default();
     let begins = |name: &str| variables.split(|byte| *byte == 0).any(|one| one.starts_with(name.as_bytes()));

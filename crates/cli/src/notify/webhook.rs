@@ -1,9 +1,9 @@
-//! Webhooks: one POST that is tried again while that may help.
+//! Webhooks: one POST, repeated with back-off while that may help.
 //!
-//! Promise: every try of one event carries the same id; nothing is tried again that was refused (4xx, but for
-//! "too many" and "too slow"), nor, where the other side cannot know a second try from another event, what it may
-//! have taken; no redirect is followed, because what it leads to was not asked for; no try and no
-//! pause goes beyond the limit. Neither the address nor the secret is in an error: both may be secrets.
+//! Promise: every try of one event carries one id. A refused request (4xx except 408 and 429) is not repeated; neither
+//! is a request that may have been accepted, where the service cannot detect a repetition. No redirect is followed,
+//! because the user configured another address. No try and no pause goes beyond the time limit. Errors name neither the
+//! address nor the secret: both may be secret.
 //! Start with [`post`].
 
 use std::io;
@@ -11,57 +11,61 @@ use std::time::{Duration, Instant};
 
 use berth_api::redact;
 use berth_host::clock;
-use berth_keeper::notify::Outcome;
 use berth_store::killpoint;
+use berth_store::notifications::DeliveryOutcome;
 use serde_json::json;
 use ureq::http::{Request, StatusCode, header};
 
-use super::{Came, Notification, sign};
-use crate::config::notify::{Format, Webhook};
+use super::{DeliveryResult, EventNotification, signature};
+use crate::config::notify::{WebhookConfig, WebhookFormat};
 
 /// The first pause; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause that is our own idea.
+/// The longest pause, unless the service asks for another one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The variable that shortens [`FIRST_PAUSE`] for tests, in milliseconds. Not in release builds.
 const PAUSE_VARIABLE: &str = "BERTH_TEST_WEBHOOK_PAUSE_MS";
 
-/// How much of a try's time is for finding the other side and the connection to it, in tenths. Less than all of
-/// it, so that a try that never got that far is known as one.
+/// The part of a try's timeout for resolving the name and connecting, in tenths. Less than the whole, so that a try
+/// that never connected can be told from one that may have been accepted.
 const CONNECT_TENTHS: u32 = 9;
 
-/// What came of one try.
+/// The result of one try.
 #[derive(PartialEq, Debug)]
-enum Tried {
+enum WebhookAttempt {
     Done(StatusCode),
-    /// Trying again would not help.
+    /// Refused for good: a further try would not help.
     Never(String),
-    /// It was not taken. Later it may be; the other side may have said when.
+    /// Not accepted. A later try may be; with the pause that the service asked for, if it did.
     Later(String, Option<Duration>),
-    /// It was sent, and maybe taken.
+    /// Sent, and maybe accepted.
     Maybe(String),
 }
 
-/// Tells a webhook, and tries again until it took it, refused it, or there is no time left.
-pub(super) fn post(hook: &Webhook, told: &Notification, until: Instant) -> Came {
-    let secret = match hook.secret.as_ref().map(crate::config::notify::Secret::read).transpose() {
+/// Sends a notification to a webhook, and repeats it until it is accepted or refused, or the time is up.
+pub(super) fn post(hook: &WebhookConfig, told: &EventNotification, until: Instant) -> DeliveryResult {
+    let secret = match hook.secret.as_ref().map(crate::config::notify::SecretSource::read).transpose() {
         Ok(secret) => secret,
-        Err(why) => return Came { tries: 0, ..Came::failed(why) },
+        Err(why) => return DeliveryResult { tries: 0, ..DeliveryResult::failed(why) },
     };
     let mut tries = 0;
     loop {
         tries += 1;
         let left = until.saturating_duration_since(Instant::now());
         let (why, asked) = match once(hook, secret.as_deref(), told, hook.timeout.min(left)) {
-            Tried::Done(status) => {
-                return Came { outcome: Outcome::Sent, detail: status.as_u16().to_string(), tries };
+            WebhookAttempt::Done(status) => {
+                return DeliveryResult {
+                    outcome: DeliveryOutcome::Sent,
+                    detail: status.as_u16().to_string(),
+                    tries,
+                };
             }
-            Tried::Never(why) => return Came { tries, ..Came::failed(why) },
-            Tried::Later(why, asked) => (why, asked),
-            Tried::Maybe(why) if ignores_a_second(hook.format) => (why, None),
-            Tried::Maybe(why) => {
+            WebhookAttempt::Never(why) => return DeliveryResult { tries, ..DeliveryResult::failed(why) },
+            WebhookAttempt::Later(why, asked) => (why, asked),
+            WebhookAttempt::Maybe(why) if ignores_a_second(hook.format) => (why, None),
+            WebhookAttempt::Maybe(why) => {
                 let what = format!("cannot tell whether it was taken, so it is not sent again: {why}");
-                return Came { tries, ..Came::failed(what) };
+                return DeliveryResult { tries, ..DeliveryResult::failed(what) };
             }
         };
         let pause = asked.map_or_else(|| pause_after(tries), |asked| asked.max(pause_after(tries)));
@@ -69,33 +73,38 @@ pub(super) fn post(hook: &Webhook, told: &Notification, until: Instant) -> Came 
             Some(String::new())
         } else if Instant::now().checked_add(pause).is_none_or(|then| then >= until) {
             Some(asked.map_or(" and the time is up".to_owned(), |asked| {
-                format!(" and it asks for a pause of {} s", asked.as_secs())
+                format!(" and the service asks for a pause of {} s", asked.as_secs())
             }))
         } else {
             None
         };
         if let Some(more) = gave_up {
-            return Came { tries, ..Came::failed(format!("gave up: {why}{more}")) };
+            return DeliveryResult { tries, ..DeliveryResult::failed(format!("gave up: {why}{more}")) };
         }
         std::thread::sleep(pause);
     }
 }
 
-/// Whether the other side can know by an id that it was told of this event before.
-fn ignores_a_second(format: Format) -> bool {
+/// True if the service ignores a repeated id, so that a second try is harmless.
+fn ignores_a_second(format: WebhookFormat) -> bool {
     match format {
-        Format::Json => true,
-        Format::Ntfy | Format::Telegram => false,
+        WebhookFormat::Json => true,
+        WebhookFormat::Ntfy | WebhookFormat::Telegram => false,
     }
 }
 
-fn once(hook: &Webhook, secret: Option<&str>, told: &Notification, timeout: Duration) -> Tried {
+fn once(
+    hook: &WebhookConfig,
+    secret: Option<&str>,
+    told: &EventNotification,
+    timeout: Duration,
+) -> WebhookAttempt {
     if timeout.is_zero() {
-        return Tried::Never("there is no time left".to_owned());
+        return WebhookAttempt::Never("no time is left".to_owned());
     }
     let request = match request(hook, secret, told) {
         Ok(request) => request,
-        Err(why) => return Tried::Never(why),
+        Err(why) => return WebhookAttempt::Never(why),
     };
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(timeout))
@@ -107,44 +116,52 @@ fn once(hook: &Webhook, secret: Option<&str>, told: &Notification, timeout: Dura
         .build()
         .into();
     match agent.run(request) {
-        // The body is of no interest, and may never end.
+        // The body is not needed, and may be endless.
         Ok(answer) => judge(answer.status(), answer.headers().get(header::RETRY_AFTER)),
         Err(error) => trouble(&error, secret),
     }
 }
 
-fn judge(status: StatusCode, retry_after: Option<&header::HeaderValue>) -> Tried {
+fn judge(status: StatusCode, retry_after: Option<&header::HeaderValue>) -> WebhookAttempt {
     let asked = retry_after.and_then(|value| value.to_str().ok()).and_then(pause_asked_for);
     match status.as_u16() {
-        200..=299 => Tried::Done(status),
-        300..=399 => Tried::Never(format!("it answered {status}; redirects are not followed")),
-        // What stands before the other side does not know whether that took it.
-        504 => Tried::Maybe(format!("it answered {status}")),
-        408 | 429 | 500..=599 => Tried::Later(format!("it answered {status}"), asked),
-        _ => Tried::Never(format!("it answered {status}")),
+        200..=299 => WebhookAttempt::Done(status),
+        300..=399 => {
+            WebhookAttempt::Never(format!("the service answered {status}; redirects are not followed"))
+        }
+        // A gateway timeout: the proxy does not know if the service accepted the request.
+        504 => WebhookAttempt::Maybe(format!("the service answered {status}")),
+        408 | 429 | 500..=599 => WebhookAttempt::Later(format!("the service answered {status}"), asked),
+        _ => WebhookAttempt::Never(format!("the service answered {status}")),
     }
 }
 
-fn trouble(error: &ureq::Error, secret: Option<&str>) -> Tried {
+fn trouble(error: &ureq::Error, secret: Option<&str>) -> WebhookAttempt {
     let why = match error {
         ureq::Error::Timeout(ureq::Timeout::Resolve | ureq::Timeout::Connect) => {
-            return Tried::Later("no connection in time".to_owned(), None);
+            return WebhookAttempt::Later("no connection in time".to_owned(), None);
         }
-        ureq::Error::Timeout(_) => return Tried::Maybe("it did not answer in time".to_owned()),
-        ureq::Error::HostNotFound => return Tried::Later("its host is not known".to_owned(), None),
-        ureq::Error::ConnectionFailed => return Tried::Later("no connection".to_owned(), None),
-        // Only a connection that does not come about is refused.
+        ureq::Error::Timeout(_) => {
+            return WebhookAttempt::Maybe("the service did not answer in time".to_owned());
+        }
+        ureq::Error::HostNotFound => {
+            return WebhookAttempt::Later("the service's host is unknown".to_owned(), None);
+        }
+        ureq::Error::ConnectionFailed => return WebhookAttempt::Later("no connection".to_owned(), None),
+        // Only connecting can be refused, so nothing was sent.
         ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            return Tried::Later("the connection was refused".to_owned(), None);
+            return WebhookAttempt::Later("the connection was refused".to_owned(), None);
         }
-        ureq::Error::Io(error) => return Tried::Maybe(io_words(error)),
-        ureq::Error::Protocol(_) => return Tried::Maybe("it did not answer in HTTP".to_owned()),
-        // These would repeat the address.
-        ureq::Error::BadUri(_) | ureq::Error::Http(_) => "its address is not a valid URL".to_owned(),
+        ureq::Error::Io(error) => return WebhookAttempt::Maybe(io_words(error)),
+        ureq::Error::Protocol(_) => {
+            return WebhookAttempt::Maybe("the service did not answer in HTTP".to_owned());
+        }
+        // The texts of these errors would repeat the address.
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) => "the address is not a valid URL".to_owned(),
         other => other.to_string(),
     };
     let why = secret.map_or(why.clone(), |secret| why.replace(secret, "***"));
-    Tried::Never(redact::text(&why))
+    WebhookAttempt::Never(redact::redact_text(&why))
 }
 
 fn io_words(error: &io::Error) -> String {
@@ -152,17 +169,23 @@ fn io_words(error: &io::Error) -> String {
         io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => {
             "the connection was closed without an answer".to_owned()
         }
-        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "it did not answer in time".to_owned(),
-        _ => redact::text(&error.to_string()),
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+            "the service did not answer in time".to_owned()
+        }
+        _ => redact::redact_text(&error.to_string()),
     }
 }
 
-/// What is sent, as the service on the other side documents it.
-fn request(hook: &Webhook, secret: Option<&str>, told: &Notification) -> Result<Request<Vec<u8>>, String> {
-    let address = || "its address is not a valid URL".to_owned();
+/// The request, as the documentation of the service defines it.
+fn request(
+    hook: &WebhookConfig,
+    secret: Option<&str>,
+    told: &EventNotification,
+) -> Result<Request<Vec<u8>>, String> {
+    let address = || "the address is not a valid URL".to_owned();
     let json = "application/json";
     let built = match hook.format {
-        Format::Json => {
+        WebhookFormat::Json => {
             let body = told.json();
             let seconds = clock::wall_ms() / 1000;
             let mut request = Request::post(&hook.url)
@@ -170,13 +193,13 @@ fn request(hook: &Webhook, secret: Option<&str>, told: &Notification) -> Result<
                 .header("webhook-id", &told.id)
                 .header("webhook-timestamp", seconds);
             if let Some(secret) = secret {
-                request =
-                    request.header("webhook-signature", sign::signature(secret, &told.id, seconds, &body)?);
+                request = request
+                    .header("webhook-signature", signature::signature(secret, &told.id, seconds, &body)?);
             }
             request.body(body)
         }
-        // https://docs.ntfy.sh/publish/#publish-as-json: to the root, so that any letter can be in the title.
-        Format::Ntfy => {
+        // https://docs.ntfy.sh/publish/#publish-as-json: to the root, so that the title may have any character.
+        WebhookFormat::Ntfy => {
             let url = hook.url.trim_end_matches('/');
             let (root, topic) = url.rsplit_once('/').ok_or_else(address)?;
             let (priority, tag) =
@@ -190,8 +213,8 @@ fn request(hook: &Webhook, secret: Option<&str>, told: &Notification) -> Result<
             }
             request.body(body.to_string().into_bytes())
         }
-        // https://core.telegram.org/bots/api#sendmessage: as plain text, so that nothing is taken for markup.
-        Format::Telegram => {
+        // https://core.telegram.org/bots/api#sendmessage: as plain text, so that no text becomes markup.
+        WebhookFormat::Telegram => {
             let token = secret.ok_or("Telegram needs the bot's token as `secret`")?;
             let url = format!("{}/bot{token}/sendMessage", hook.url.trim_end_matches('/'));
             let body = json!({
@@ -204,13 +227,13 @@ fn request(hook: &Webhook, secret: Option<&str>, told: &Notification) -> Result<
     built.map_err(|_| address())
 }
 
-/// The pause before the next try: twice as long each time, up to half as long again by chance, so that many
-/// who failed together do not come back together.
+/// The pause before the next try: exponential back-off with up to 50 % jitter, so that many senders that failed
+/// together do not come back together.
 fn pause_after(tries: u32) -> Duration {
     let first = killpoint::patience(PAUSE_VARIABLE, FIRST_PAUSE);
     let pause = first.saturating_mul(1 << (tries - 1).min(10)).min(LONGEST_PAUSE);
     let mut byte = [0];
-    // Without chance it is only less well spread.
+    // Without random bytes only the jitter is missing.
     let _ = berth_host::random_bytes(&mut byte);
     pause + pause.mul_f64(f64::from(byte[0]) / 512.0)
 }

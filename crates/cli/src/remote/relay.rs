@@ -1,21 +1,21 @@
-//! Passes on the output of a command on another host.
+//! Passes on the output of a command that runs on another host.
 //!
-//! Promise: standard error is escaped, and so is standard output unless it is raw by design; each piece is passed on as
-//! it comes. A process that ssh leaves behind with our pipes (`ControlPersist`) holds nothing up.
+//! Promise: standard error is escaped, and so is standard output unless it is raw by design; each piece is passed on
+//! when it arrives. A process that ssh leaves behind with our pipes (`ControlPersist`) does not delay the end.
 //! Start with [`run`].
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, ExitStatus, Stdio};
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_verbs::hosts::ssh;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::print;
-use crate::visible::{Incoming, Visible};
+use crate::safe_text::{SafeText, StreamEscaper};
 
 /// How much is read at a time.
 const READ_BYTES: usize = 64 * 1024;
@@ -29,23 +29,23 @@ pub(super) fn run(mut command: Command, is_exact: bool) -> Result<ExitStatus, Pr
     let mut child = command.spawn().map_err(|error| ssh::no_ssh(&error))?;
     let pid = Pid::from_child(&child);
     let end = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| trouble(&error.into()))?;
-    let out = child.stdout.take().map(|out| Stream::new(out.into(), |text| print::text(&text)));
+    let out = child.stdout.take().map(|out| RelayStream::new(out.into(), |text| print::text(&text)));
     let err = child.stderr.take().map(|err| {
-        Stream::new(err.into(), |text| {
+        RelayStream::new(err.into(), |text| {
             print::prompt(&text);
             Ok(())
         })
     });
-    let mut streams: Vec<Stream> = out.into_iter().chain(err).collect();
+    let mut streams: Vec<RelayStream> = out.into_iter().chain(err).collect();
     let passed = pass_on(&mut streams, &end);
-    // If we cannot write any more, ssh learns it from its next write.
+    // With these closed, ssh learns at its next write that we cannot write any more.
     drop(streams);
     let status = child.wait().map_err(|error| trouble(&error));
     passed.and(status)
 }
 
 /// Passes on bytes until the process has ended, and then those that it left in the pipes.
-fn pass_on(streams: &mut Vec<Stream>, end: &OwnedFd) -> Result<(), Problem> {
+fn pass_on(streams: &mut Vec<RelayStream>, end: &OwnedFd) -> Result<(), Problem> {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut is_over = false;
     while !streams.is_empty() {
@@ -71,19 +71,19 @@ fn pass_on(streams: &mut Vec<Stream>, end: &OwnedFd) -> Result<(), Problem> {
         }
         is_over |= ready.get(streams.len()).copied().unwrap_or(false) && is_idle;
     }
-    streams.drain(..).try_for_each(Stream::end)
+    streams.drain(..).try_for_each(RelayStream::end)
 }
 
 /// One of the two streams of ssh.
-struct Stream {
+struct RelayStream {
     from: OwnedFd,
-    incoming: Incoming,
-    print: fn(Visible) -> Result<(), Problem>,
+    incoming: StreamEscaper,
+    print: fn(SafeText) -> Result<(), Problem>,
 }
 
-impl Stream {
-    fn new(from: OwnedFd, print: fn(Visible) -> Result<(), Problem>) -> Self {
-        Self { from, incoming: Incoming::default(), print }
+impl RelayStream {
+    fn new(from: OwnedFd, print: fn(SafeText) -> Result<(), Problem>) -> Self {
+        Self { from, incoming: StreamEscaper::default(), print }
     }
 
     /// Passes on the bytes that have arrived. False at the end of the stream.
@@ -103,5 +103,5 @@ impl Stream {
 }
 
 fn trouble(error: &io::Error) -> Problem {
-    Problem::new(Code::Refused, format!("cannot pass on what ssh says: {error}"))
+    Problem::new(ProblemCode::Refused, format!("cannot pass on the output of ssh: {error}"))
 }

@@ -1,13 +1,13 @@
 //! The page in a real browser (headless Chromium), against a real gateway and agents that do what they are told.
 //!
-//! What is done in the browser is in `testing/browser/<scenario>.mjs`; it asks us for what is not in a browser.
+//! Scenarios are in `testing/browser/<scenario>.mjs`; a scenario asks this test for everything outside of the browser.
 //! `BERTH_SHOTS=DIR` keeps pictures. Start with [`play`].
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use berth_harness::{Gateway, Hosts, Lab, said};
+use berth_harness::{GatewayProcess, TestEnvironment, TestHostPair, said};
 use serde_json::{Value, json};
 
 /// A lab with an agent that takes turns, two sessions of it, and a terminal that writes back what is typed. Two more
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 /// takes turns, and `claude` has a terminal interface that tells through hooks. `both` has a chat and a terminal interface;
 /// `switches` has both as well, and either goes on with a conversation of the other. `silent` has a
 /// terminal interface that tells nothing and keeps a record.
-fn lab() -> Lab {
-    let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+fn lab() -> TestEnvironment {
+    let lab = TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"));
     for (_, dir) in account(&lab) {
         std::fs::create_dir_all(dir).expect("a directory");
     }
@@ -43,12 +43,12 @@ fn lab() -> Lab {
     lab
 }
 
-/// Where the agents of a lab keep their own records: nothing of the person's is listed.
-fn account(lab: &Lab) -> [(&'static str, PathBuf); 2] {
+/// Directories of the lab in which agents keep their own records: no record of the user's is listed.
+fn account(lab: &TestEnvironment) -> [(&'static str, PathBuf); 2] {
     [("CLAUDE_CONFIG_DIR", lab.dir().join("account-claude")), ("CODEX_HOME", lab.dir().join("account-codex"))]
 }
 
-fn serve(lab: &Lab, address: &str) -> Gateway {
+fn serve(lab: &TestEnvironment, address: &str) -> GatewayProcess {
     let args = ["--listen", address];
     let mut command = lab.command(["serve"].iter().chain(&args));
     command.envs(account(lab));
@@ -56,20 +56,20 @@ fn serve(lab: &Lab, address: &str) -> Gateway {
 }
 
 /// Where a scenario is played: on one host, or on two with ssh between them.
-enum Place {
-    One(Lab),
-    Two(Hosts),
+enum ScenarioHosts {
+    One(TestEnvironment),
+    Two(TestHostPair),
 }
 
-impl Place {
-    fn here(&self) -> &Lab {
+impl ScenarioHosts {
+    fn here(&self) -> &TestEnvironment {
         match self {
             Self::One(lab) => lab,
             Self::Two(hosts) => &hosts.here,
         }
     }
 
-    fn hosts(&self) -> &Hosts {
+    fn hosts(&self) -> &TestHostPair {
         match self {
             Self::One(_) => panic!("there is no other host"),
             Self::Two(hosts) => hosts,
@@ -79,24 +79,24 @@ impl Place {
 
 /// Plays a scenario, and fails with what it says.
 fn play(scenario: &str) {
-    play_at(scenario, Place::One(lab()));
+    play_at(scenario, ScenarioHosts::One(lab()));
 }
 
-/// The same, with another host that has a terminal called `far` and the agent.
+/// Plays a scenario with another host that has a terminal called `far` and the agent.
 fn play_with_another_host(scenario: &str) {
-    let hosts = Hosts::new(lab(), Lab::with_agent(env!("CARGO_BIN_EXE_berth"))).added();
+    let hosts = TestHostPair::new(lab(), TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"))).added();
     hosts.configure();
     hosts.there.start_with(&["--name", "far"], &["say:ready over there\\r\\n", "echo"]);
-    play_at(scenario, Place::Two(hosts));
+    play_at(scenario, ScenarioHosts::Two(hosts));
 }
 
-fn play_at(scenario: &str, place: Place) {
+fn play_at(scenario: &str, place: ScenarioHosts) {
     let lab = place.here();
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/browser");
     let installed = Command::new(scripts.join("install")).arg("--check").output().expect("bash");
     assert!(installed.status.success(), "run testing/browser/install first: {installed:?}");
     let token = lab.ok(["token", "new", "--scope", "admin", "--name", "browser"]);
-    let mut stage = Stage { gateway: serve(lab, "127.0.0.1:0"), place };
+    let mut stage = BrowserScenario { gateway: serve(lab, "127.0.0.1:0"), place };
     let address = stage.gateway.address.clone().expect("it listens");
     let mut node = Command::new("node");
     node.arg(scripts.join("run.mjs")).arg(scenario).env("BERTH_URL", format!("http://{address}"));
@@ -109,21 +109,21 @@ fn play_at(scenario: &str, place: Place) {
         let asked: Value =
             serde_json::from_str(&line).unwrap_or_else(|error| panic!("{scenario}: {error}: {line}"));
         let answer = stage.act(&asked, &address);
-        // It may have failed meanwhile; its exit code says so.
+        // The browser may have failed meanwhile; its exit code says so.
         let _ = writeln!(answers, "{answer}");
     }
     let status = child.wait().expect("our own child");
     assert!(status.success(), "{scenario}: {status}");
 }
 
-struct Stage {
-    gateway: Gateway,
-    place: Place,
+struct BrowserScenario {
+    gateway: GatewayProcess,
+    place: ScenarioHosts,
 }
 
-impl Stage {
+impl BrowserScenario {
     fn act(&mut self, asked: &Value, address: &str) -> Value {
-        let run = |lab: &Lab, args: &Vec<Value>| {
+        let run = |lab: &TestEnvironment, args: &Vec<Value>| {
             let mut command = lab.command(args.iter().map(|arg| arg.as_str().expect("a word")));
             let said = said(command.envs(account(lab)).output().expect("berth can be started"));
             json!({"code": said.code, "out": said.out, "err": said.err})
@@ -236,7 +236,7 @@ fn keys_arrive_once_the_page_takes_them_and_are_told_as_not_sent_before() {
 }
 
 #[test]
-fn a_guest_is_offered_only_what_the_login_may_do_and_told_when_it_is_over() {
+fn a_guest_is_offered_only_permitted_actions_and_told_when_the_login_is_over() {
     play("guests");
 }
 
@@ -246,7 +246,7 @@ fn sessions_of_other_hosts_are_in_the_list_and_everything_about_them_is_asked_th
 }
 
 #[test]
-fn what_another_host_says_of_a_session_that_is_here_is_not_believed_and_answers_nothing_here() {
+fn claims_of_another_host_about_a_session_of_this_host_are_not_believed_and_answer_nothing_here() {
     play("hostile_host");
 }
 
@@ -266,7 +266,7 @@ fn a_message_that_the_browser_cannot_store_is_sent_all_the_same_and_none_is_lost
 }
 
 #[test]
-fn tools_diffs_processes_ports_memory_helpers_and_who_is_attached_are_seen() {
+fn tools_diffs_processes_ports_memory_helpers_and_attached_clients_are_seen() {
     play("details");
 }
 
@@ -276,7 +276,7 @@ fn every_key_does_what_the_list_of_keys_says() {
 }
 
 #[test]
-fn conversations_not_started_here_are_read_imported_and_adopted_from_whoever_has_them_open() {
+fn conversations_not_started_here_are_read_imported_and_adopted_from_processes_that_have_them_open() {
     play("foreign");
 }
 

@@ -1,6 +1,6 @@
 //! The replays in `examples/` that need Python, and packages of it.
 
-use berth_harness::{Lab, Replay};
+use berth_harness::{ReplayReport, TestEnvironment};
 
 use crate::tools;
 
@@ -9,8 +9,8 @@ const BERTH: &str = env!("CARGO_BIN_EXE_berth");
 #[test]
 fn two_first_messages_are_two_turns_in_order_and_one_that_waits_too_long_is_a_429() {
     tools();
-    let lab = Lab::new(BERTH);
-    Replay::run(&lab, "session-api", &[]).check(
+    let lab = TestEnvironment::new(BERTH);
+    ReplayReport::run(&lab, "session-api", &[]).check(
         &["they are two turns in order, in one transcript (here: 2"],
         &[
             "both are answered (here: 200 200)",
@@ -33,8 +33,8 @@ fn two_first_messages_are_two_turns_in_order_and_one_that_waits_too_long_is_a_42
 #[test]
 fn a_bot_that_is_killed_loses_and_doubles_nothing_and_archived_means_dead() {
     tools();
-    let lab = Lab::new(BERTH);
-    Replay::run(&lab, "chat-bot", &[]).check(
+    let lab = TestEnvironment::new(BERTH);
+    ReplayReport::run(&lab, "chat-bot", &[]).check(
         &[
             "`archived` means that the old run is dead",
             "one transcript has one writer",

@@ -1,12 +1,12 @@
-//! schemathesis: what the description allows, what it forbids, and what stands at the edge of both.
+//! schemathesis: requests that the description allows, requests that it forbids, and requests at the edge of both.
 
 use std::process::Command;
 
 use crate::{described, lab, pointed, run, scripts, serve, tools};
 
-/// It looks for server errors, statuses, media types, headers and bodies that are not described, wrong data that is
-/// accepted, methods that are not there, and things that live on when they were deleted. What is left out, and why, is
-/// in `testing/clients/schemathesis.toml`.
+/// Schemathesis looks for server errors, statuses, media types, headers and bodies that are not described, wrong data
+/// that is accepted, methods that are not there, and things that live on when they were deleted. Checks that are left
+/// out, and why, are in `testing/clients/schemathesis.toml`.
 #[test]
 fn schemathesis_finds_nothing() {
     let (lab, tools) = (lab(), tools());
@@ -34,7 +34,7 @@ fn schemathesis_finds_nothing() {
     let said = run(&mut try_it);
     assert!(said.contains("No issues found") || said.contains("passed"), "{said}");
     assert!(gateway.is_running(), "{said}");
-    // Whatever it started ends with the test.
+    // Sessions that it started end with the test.
     for id in lab.ok(["ls", "--all", "--quiet"]).lines() {
         lab.berth(["stop", id, "--grace", "0s"]);
     }

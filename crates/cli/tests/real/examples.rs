@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use berth_harness::{Lab, RealAgents, Replay, said, signal, wait_gone, wait_until};
-use berth_host::identity::Identity;
+use berth_harness::{
+    RealAgentFixture, RealAgents, ReplayReport, TestEnvironment, said, signal, wait_gone, wait_until,
+};
+use berth_host::identity::ProcessIdentity;
 use rustix::process::Signal;
 
 const BERTH: &str = env!("CARGO_BIN_EXE_berth");
@@ -18,11 +20,11 @@ fn with_path(command: &mut Command, agents: &RealAgents) {
 
 #[test]
 fn no_broker_is_left_when_both_owners_leave_together_or_one_is_killed() {
-    let lab = Lab::new(BERTH);
+    let lab = TestEnvironment::new(BERTH);
     let agents = RealAgents::new(lab.dir());
-    let mut command = Replay::command(&lab, "shared-broker", &[]);
+    let mut command = ReplayReport::command(&lab, "shared-broker", &[]);
     with_path(&mut command, &agents);
-    Replay::of(said(command.output().expect("bash can be started"))).check(
+    ReplayReport::of(said(command.output().expect("bash can be started"))).check(
         &[
             "they share one broker (here: 2)",
             "no broker is left (here: 1)",
@@ -40,16 +42,13 @@ fn no_broker_is_left_when_both_owners_leave_together_or_one_is_killed() {
 }
 
 /// A repository in which Claude Code works, and a worktree of it.
-struct Repository {
-    lab: Lab,
-    agents: RealAgents,
+struct WorktreeRepository {
+    base: RealAgentFixture,
 }
 
-impl Repository {
+impl WorktreeRepository {
     fn new() -> Self {
-        let lab = Lab::new(BERTH);
-        let agents = RealAgents::new(lab.dir());
-        let repository = Self { lab, agents };
+        let repository = Self { base: RealAgentFixture::new(BERTH) };
         repository.git(&["init", "--quiet"]);
         let begin = ["commit", "--quiet", "--allow-empty", "-m", "begin"];
         repository.git(&[&["-c", "user.name=me", "-c", "user.email=me@localhost"][..], &begin].concat());
@@ -58,44 +57,45 @@ impl Repository {
     }
 
     fn git(&self, args: &[&str]) {
-        let done = Command::new("git").args(args).current_dir(self.agents.work()).status();
+        let done = Command::new("git").args(args).current_dir(self.base.agents.work()).status();
         assert!(done.expect("git is installed").success(), "{args:?}");
     }
 
     /// Starts Claude Code with the plugin in the main tree and in the worktree; each has a turn that lasts until `gate` is
     /// released. Returns the one broker of both.
-    fn start_both(&self, gate: &str) -> Identity {
-        let plugin = Replay::examples().join("shared-broker/plugin").canonicalize().expect("the plugin");
+    fn start_both(&self, gate: &str) -> ProcessIdentity {
+        let plugin =
+            ReplayReport::examples().join("shared-broker/plugin").canonicalize().expect("the plugin");
         for (name, place) in [("session", "work"), ("review", "review")] {
             let name = format!("{name}-{gate}");
-            let mut command = self.lab.command(["run", "-d", "--name", &name, "--", "claude", "-p"]);
+            let mut command = self.base.lab.command(["run", "-d", "--name", &name, "--", "claude", "-p"]);
             command.arg("--plugin-dir").arg(&plugin).arg(format!("HOLD {gate}"));
-            with_path(self.agents.around(&mut command), &self.agents);
-            command.current_dir(self.agents.home().join(place));
+            with_path(self.base.agents.around(&mut command), &self.base.agents);
+            command.current_dir(self.base.agents.home().join(place));
             let started = said(command.output().expect("berth can be started"));
             assert_eq!(started.code, 0, "{started:?}");
         }
-        wait_until("both turns", || self.agents.model().arrivals(gate) == 2);
-        let helpers = self.lab.json(["helper", "ls", "--json"]);
+        wait_until("both turns", || self.base.agents.model().arrivals(gate) == 2);
+        let helpers = self.base.lab.json(["helper", "ls", "--json"]);
         assert_eq!(helpers.as_array().map(Vec::len), Some(1), "one broker for both: {helpers:#}");
         let owners = helpers[0]["helper"]["owners"].as_array().map(Vec::len);
         assert_eq!(owners, Some(2), "both own it: {helpers:#}");
         let pid = helpers[0]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("it runs");
-        Identity::of(pid).expect("it runs")
+        ProcessIdentity::of(pid).expect("it runs")
     }
 
-    fn assert_no_broker_is_left(&self, broker: &Identity) {
+    fn assert_no_broker_is_left(&self, broker: &ProcessIdentity) {
         wait_gone(broker);
         wait_until("its record to say so", || {
-            self.lab.json(["helper", "ls", "--json"]) == serde_json::json!([])
+            self.base.lab.json(["helper", "ls", "--json"]) == serde_json::json!([])
         });
     }
 }
 
 #[test]
 fn claude_code_in_the_main_tree_and_in_a_worktree_share_a_broker_and_leave_none() {
-    let repository = Repository::new();
-    let (lab, model) = (&repository.lab, repository.agents.model());
+    let repository = WorktreeRepository::new();
+    let (lab, model) = (&repository.base.lab, repository.base.agents.model());
 
     let broker = repository.start_both("together");
     model.release("together");

@@ -1,11 +1,11 @@
-//! `berth agents`, with small programs in the place of the agents: what is there, what answers, what is
-//! left of it afterwards, and what the config file may and may not say.
+//! `berth agents`, with small programs in the place of the agents: which are installed, which answer, which processes
+//! are left afterwards, and which settings the config file may have.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use berth_harness::{Lab, Said, said};
+use berth_harness::{CommandOutput, TestEnvironment, said};
 use serde_json::{Value, json};
 
 /// A time that is too short for a program that never answers, and for nothing else here.
@@ -13,41 +13,41 @@ const SHORT: &str = "300ms";
 /// More than any answer takes.
 const LONG: &str = "60s";
 
-fn lab() -> Lab {
-    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+fn lab() -> TestEnvironment {
+    let lab = TestEnvironment::new(env!("CARGO_BIN_EXE_berth"));
     std::fs::create_dir(bin(&lab)).expect("a directory for programs");
     lab
 }
 
 /// The only directory in PATH.
-fn bin(lab: &Lab) -> PathBuf {
+fn bin(lab: &TestEnvironment) -> PathBuf {
     lab.dir().join("bin")
 }
 
 /// Puts a shell script into PATH. Other programs in it are called by their whole path.
-fn program(lab: &Lab, name: &str, script: &str) {
+fn program(lab: &TestEnvironment, name: &str, script: &str) {
     let file = bin(lab).join(name);
     std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("a script");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("our own file");
 }
 
-fn fifo(lab: &Lab, name: &str) -> String {
+fn fifo(lab: &TestEnvironment, name: &str) -> String {
     let file = lab.dir().join(name);
     let made = Command::new("mkfifo").arg(&file).status().expect("mkfifo can be started");
     assert!(made.success());
     file.display().to_string()
 }
 
-fn berth(lab: &Lab, args: &[&str]) -> Said {
+fn berth(lab: &TestEnvironment, args: &[&str]) -> CommandOutput {
     said(lab.command(args).env("PATH", bin(lab)).output().expect("berth can be started"))
 }
 
-fn configured(lab: &Lab, text: &str) {
+fn configured(lab: &TestEnvironment, text: &str) {
     std::fs::write(lab.config(), text).expect("a config file");
 }
 
-/// What `agents --json` says, once it succeeded.
-fn listed(lab: &Lab, options: &[&str]) -> Vec<Value> {
+/// The rows of `agents --json`, which must succeed.
+fn listed(lab: &TestEnvironment, options: &[&str]) -> Vec<Value> {
     let told = berth(lab, &[&["agents", "--json"], options].concat());
     assert_eq!((told.code, told.err.as_str()), (0, ""), "{told:?}");
     serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("not JSON ({error}): {told:?}"))
@@ -58,7 +58,7 @@ fn row<'r>(rows: &'r [Value], name: &str) -> &'r Value {
 }
 
 #[test]
-fn what_is_installed_is_told_with_version_and_place_and_the_rest_with_how_to_get_it() {
+fn installed_agents_are_listed_with_version_and_path_and_the_others_with_how_to_install_them() {
     let lab = lab();
     program(&lab, "claude", "[ \"$*\" = --version ] && echo '2.1.325 (Claude Code)'");
     program(&lab, "codex", "echo 'WARNING: 9.9' >&2; [ \"$*\" = --version ] && echo 'codex-cli 0.166.0'");
@@ -158,7 +158,7 @@ fn a_program_that_never_answers_is_ended_with_all_it_started() {
 fn an_answer_counts_although_something_is_left_and_that_is_ended() {
     let lab = lab();
     let up = fifo(&lab, "up");
-    // It has a session of its own and no parent, holds the pipes, and is up before the answer comes.
+    // The process has a session of its own and no parent, holds the pipes, and is up before the answer comes.
     let left = format!("/usr/bin/setsid /bin/sh -c 'echo up > {up}; exec /bin/sleep 1000'");
     program(&lab, "claude", &format!("({left} &); read -r up < {up}; echo 1.0"));
     let rows = listed(&lab, &["--timeout", LONG]);
@@ -167,7 +167,7 @@ fn an_answer_counts_although_something_is_left_and_that_is_ended() {
 }
 
 #[test]
-fn a_program_that_fails_is_told_with_what_it_said() {
+fn a_program_that_fails_is_reported_with_its_output() {
     let lab = lab();
     program(&lab, "gemini", "echo 'node 20 is too old' >&2; exit 3");
     let told = berth(&lab, &["agents", "--timeout", LONG]);
@@ -232,7 +232,7 @@ fn an_agent_of_the_config_file_gets_its_variables_and_they_are_not_shown() {
 }
 
 #[test]
-fn a_program_nobody_said_how_to_ask_is_not_started() {
+fn a_program_without_a_configured_version_command_is_not_started() {
     let lab = lab();
     configured(
         &lab,
@@ -267,7 +267,7 @@ fn a_config_file_that_is_wrong_is_refused_with_its_line_and_stops_nothing_else()
         ),
         ("[agents.mine]\ndriver = \"acp\"\ncommand = []\n", "3:11: `command` in [agents.mine] is empty"),
         ("# mine\n\n[agents.mine]\n", "3:9: [agents.mine] is a new agent and has no `driver`"),
-        ("[agents.mine\n", "1:13: this is not TOML: "),
+        ("[agents.mine\n", "1:13: this is not valid TOML: "),
     ] {
         configured(&lab, text);
         for args in [&["agents"][..], &["agents", "claude"], &["agents", "--json"]] {
@@ -309,7 +309,7 @@ fn the_config_file_is_found_where_people_keep_theirs() {
 }
 
 #[test]
-fn an_agent_nobody_knows_is_not_found() {
+fn an_unknown_agent_is_not_found() {
     let lab = lab();
     let told = berth(&lab, &["agents", "clade"]);
     assert_eq!((told.code, told.out.as_str()), (3, ""), "{told:?}");

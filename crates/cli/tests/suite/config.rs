@@ -1,37 +1,40 @@
-//! `berth config`: what holds and who says so, what is refused and where, and that a mistake in the config
-//! keeps nobody from their sessions.
+//! `berth config`: which settings apply and where each comes from, which ones are refused and at which place, and that
+//! sessions stay usable when the config file has a mistake.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
-use berth_harness::{Lab, Said, said};
+use berth_harness::{CommandOutput, TestEnvironment, said};
 use serde_json::json;
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
-fn configured(lab: &Lab, text: &str) {
+fn configured(lab: &TestEnvironment, text: &str) {
     std::fs::write(lab.config(), text).expect("a config file");
 }
 
-fn with(lab: &Lab, args: &[&str], variables: &[(&str, &str)]) -> Said {
+fn with(lab: &TestEnvironment, args: &[&str], variables: &[(&str, &str)]) -> CommandOutput {
     let mut command = lab.command(args);
     command.env_remove("NO_COLOR").envs(variables.iter().copied());
     said(command.output().expect("berth can be started"))
 }
 
 #[test]
-fn the_settings_that_hold_are_shown_with_who_says_so() {
+fn the_settings_that_apply_are_shown_with_their_source() {
     let lab = lab();
     let file = lab.config().display().to_string();
     let told = with(&lab, &["config"], &[]);
-    assert_eq!((told.code, told.err), (0, format!("there is no {file}; `berth config --edit` begins one\n")));
+    assert_eq!(
+        (told.code, told.err),
+        (0, format!("the file {file} does not exist; `berth config --edit` creates it\n"))
+    );
     let words: Vec<&str> = told.out.split_whitespace().take(6).collect();
     assert_eq!(words, ["KEY", "VALUE", "FROM", "ui.color", "auto", "default"]);
 
     configured(&lab, "[ui]\ncolor = \"always\"\n[agents.claude]\nenv = { A_TOKEN = \"s3cret\" }\n");
-    let color = |told: &Said| {
+    let color = |told: &CommandOutput| {
         let all: serde_json::Value = serde_json::from_str(&told.out).expect("an object");
         assert_eq!((&all["file"], &all["exists"]), (&json!(file), &json!(true)));
         all["settings"].as_array().and_then(|all| all.iter().find(|one| one["key"] == "ui.color").cloned())
@@ -70,7 +73,7 @@ fn a_mistake_is_told_with_line_and_column_or_the_variable_and_exit_2() {
         assert_eq!(
             told.err,
             format!(
-                "error: {file}:3:3: [ui] has no key `colr`; did you mean `color`?\nhint: known there: color, leave_key\n"
+                "error: {file}:3:3: [ui] has no key `colr`; did you mean `color`?\nhint: valid keys: color, leave_key\n"
             )
         );
     }
@@ -82,8 +85,8 @@ fn a_mistake_is_told_with_line_and_column_or_the_variable_and_exit_2() {
         "error: the variable BERTH_UI_COLOR cannot be `alway`; did you mean `always`?\n\
          hint: it is one of auto, always, never\n"
     );
-    assert_eq!(with(&lab, &["config", "--check"], &[]).err, format!("{file} is right\n"));
-    // What is only wrong beside the built-in agents is wrong, too.
+    assert_eq!(with(&lab, &["config", "--check"], &[]).err, format!("{file} is valid\n"));
+    // Settings that are wrong only in combination with the built-in agents are refused.
     configured(&lab, "[agents.mine]\ndriver = \"acp\"\n");
     assert_eq!(with(&lab, &["config", "--check"], &[]).code, 2);
 }
@@ -102,7 +105,7 @@ fn another_file_is_checked_and_one_that_is_not_there_is_not_right() {
 }
 
 #[test]
-fn a_broken_config_keeps_nobody_from_their_sessions() {
+fn sessions_stay_usable_when_the_config_is_broken() {
     let lab = lab();
     let id = lab.start(&["say:hello", "hang"]);
     lab.wait_output(&id, "hello");
@@ -112,7 +115,7 @@ fn a_broken_config_keeps_nobody_from_their_sessions() {
     assert!(
         told.err.contains("the config is not used: ")
             && told.err.matches("berth config --check").count() == 1
-            && told.err.contains(":1:4: this is not TOML"),
+            && told.err.contains(":1:4: this is not valid TOML"),
         "{told:?}"
     );
     for args in [&["show", &id][..], &["screen", &id], &["why", &id], &["log", &id], &["stop", &id]] {
@@ -198,7 +201,7 @@ fn the_editor_gets_the_file_with_every_key_in_it_and_what_it_leaves_is_checked()
 }
 
 #[test]
-fn a_config_that_another_account_could_have_written_is_refused_with_what_to_do() {
+fn a_config_that_another_account_could_have_written_is_refused_with_a_hint() {
     let lab = lab();
     let file = lab.config().display().to_string();
     configured(&lab, "[agents.mine]\ndriver = \"pty\"\ncommand = [\"true\"]\n");
@@ -213,7 +216,7 @@ fn a_config_that_another_account_could_have_written_is_refused_with_what_to_do()
     }
     std::fs::set_permissions(lab.config(), Permissions::from_mode(0o644)).expect("our own file");
     assert_eq!(run().code, 0);
-    // Nothing is kept in a device.
+    // A device holds no config.
     assert_eq!(with(&lab, &["config"], &[("BERTH_CONFIG", "/dev/null")]).code, 0);
     if !rustix::process::geteuid().is_root() {
         println!("the rest is left out: only root can give a file to another account");

@@ -1,19 +1,19 @@
-//! The cursor over a session's events: nothing is skipped and nothing told twice, whatever becomes of the keepers.
+//! The cursor over a session's events: no event is skipped and none is told twice, however the keepers end.
 //!
 //! `BERTH_SEED=N` repeats a run, `BERTH_TURN_ROUNDS=N` makes it longer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use berth_api::message::Request;
-use berth_api::record::Entry;
-use berth_api::{Connection, Scope};
+use berth_api::message::KeeperRequest;
+use berth_api::record::EventEntry;
+use berth_api::{AccessScope, KeeperConnection};
 use berth_core::SessionId;
-use berth_harness::{Lab, PATIENCE, Seed, signal, wait_until};
-use berth_host::identity::Identity;
-use berth_store::Home;
-use berth_verbs::cursor::News;
-use berth_verbs::{Ctx, Cursor};
+use berth_harness::{PATIENCE, SeededRng, TestEnvironment, signal, wait_until};
+use berth_host::identity::ProcessIdentity;
+use berth_store::StateDir;
+use berth_verbs::session_cursor::CursorNews;
+use berth_verbs::{SessionCursor, VerbContext};
 use rustix::process::Signal;
 
 /// How many things happen to a session in one life.
@@ -21,60 +21,60 @@ const DEEDS: u64 = 24;
 /// How many cursors look on. Each begins at another number.
 const CURSORS: u64 = 4;
 
-fn lab() -> Lab {
-    Lab::with_agent(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"))
 }
 
-fn ctx(lab: &Lab) -> Ctx {
-    Ctx {
-        home: Home::open(lab.home()).expect("a state directory"),
+fn ctx(lab: &TestEnvironment) -> VerbContext {
+    VerbContext {
+        home: StateDir::open(lab.home()).expect("a state directory"),
         place: "a test".to_owned(),
         size: None,
         parent: None,
         also: vec![],
         unseen: None,
-        scope: Scope::Admin,
+        scope: AccessScope::Admin,
     }
 }
 
-fn start(lab: &Lab) -> (Ctx, SessionId) {
+fn start(lab: &TestEnvironment) -> (VerbContext, SessionId) {
     let id = lab.ok(["run", "-d", "--agent", "fake", "--on-unknown", "continue"]);
     (ctx(lab), SessionId::parse(&id).expect("an id"))
 }
 
-fn next(cursor: &mut Cursor) -> News {
+fn next(cursor: &mut SessionCursor) -> CursorNews {
     cursor.next(Some(Instant::now() + PATIENCE)).expect("news in time")
 }
 
 /// Waits for news of one kind; the events before it, by number.
-fn until(cursor: &mut Cursor, is_it: impl Fn(&News) -> bool) -> Vec<u64> {
+fn until(cursor: &mut SessionCursor, is_it: impl Fn(&CursorNews) -> bool) -> Vec<u64> {
     let mut seqs = Vec::new();
     let end = Instant::now() + PATIENCE;
     loop {
         assert!(Instant::now() < end, "waited in vain; told so far: {seqs:?}");
         match next(cursor) {
             news if is_it(&news) => return seqs,
-            News::Event { seq, .. } => seqs.push(seq),
+            CursorNews::Event { seq, .. } => seqs.push(seq),
             _ => {}
         }
     }
 }
 
-fn journal(ctx: &Ctx, id: &SessionId, from: u64) -> Vec<(u64, Entry)> {
+fn journal(ctx: &VerbContext, id: &SessionId, from: u64) -> Vec<(u64, EventEntry)> {
     let events = ctx.home.session(id).read(from).expect("a journal");
     events.iter().map(|event| (event.seq().0, event.get().entry())).collect()
 }
 
 #[test]
 fn keepers_that_die_and_are_replaced_make_a_cursor_neither_skip_nor_repeat_an_event() {
-    let mut seed = Seed::announce("cursor");
+    let mut seed = SeededRng::announce("cursor");
     let rounds = std::env::var("BERTH_TURN_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     for life in 0..rounds {
         a_life(&lab(), &mut seed, life);
     }
 }
 
-fn a_life(lab: &Lab, seed: &mut Seed, life: u64) {
+fn a_life(lab: &TestEnvironment, seed: &mut SeededRng, life: u64) {
     let (ctx, id) = start(lab);
     // The number of the last event there will be, once it is known.
     let last = AtomicU64::new(u64::MAX);
@@ -95,7 +95,7 @@ fn a_life(lab: &Lab, seed: &mut Seed, life: u64) {
             seed.dawdle(30_000);
         }
         lab.ok(["send", "--wait", id.as_str(), "the last"]);
-        // The end is a crash: nobody tells of its events, and the loss is written by the first that looks.
+        // The end is a crash: no keeper tells of its events, and the first reader that looks records the loss.
         if seed.below(2) == 0 {
             lab.kill_keeper(id.as_str());
         } else {
@@ -107,7 +107,7 @@ fn a_life(lab: &Lab, seed: &mut Seed, life: u64) {
         for (from, follower) in followers {
             let told = follower.join().expect("a follower");
             let expected: Vec<_> = all.iter().filter(|(seq, _)| *seq >= from).cloned().collect();
-            let seqs = |events: &[(u64, Entry)]| events.iter().map(|(seq, _)| *seq).collect::<Vec<_>>();
+            let seqs = |events: &[(u64, EventEntry)]| events.iter().map(|(seq, _)| *seq).collect::<Vec<_>>();
             assert_eq!(seqs(&told), seqs(&expected), "life {life}, from {from}");
             assert_eq!(told, expected, "life {life}, from {from}");
         }
@@ -115,8 +115,8 @@ fn a_life(lab: &Lab, seed: &mut Seed, life: u64) {
 }
 
 /// Everything a cursor tells, up to the last event.
-fn follow(mut cursor: Cursor, last: &AtomicU64) -> Vec<(u64, Entry)> {
-    let mut told: Vec<(u64, Entry)> = Vec::new();
+fn follow(mut cursor: SessionCursor, last: &AtomicU64) -> Vec<(u64, EventEntry)> {
+    let mut told: Vec<(u64, EventEntry)> = Vec::new();
     let mut end: Option<Instant> = None;
     loop {
         let last = last.load(Ordering::SeqCst);
@@ -127,25 +127,25 @@ fn follow(mut cursor: Cursor, last: &AtomicU64) -> Vec<(u64, Entry)> {
             return told;
         }
         let news = cursor.next(Some(Instant::now() + Duration::from_millis(100)));
-        if let Some(News::Event { seq, entry }) = news {
+        if let Some(CursorNews::Event { seq, entry }) = news {
             told.push((seq, *entry));
         }
     }
 }
 
-fn disturb(lab: &Lab, seed: &mut Seed, id: &str, deed: u64) {
+fn disturb(lab: &TestEnvironment, seed: &mut SeededRng, id: &str, deed: u64) {
     match seed.below(8) {
         0..=2 => drop(lab.ok(["send", id, &format!("sleep:{} {deed}", seed.below(10))])),
         3 => drop(lab.berth(["tag", id, &format!("t{deed}")])),
         4 => drop(lab.berth(["stop", "--grace", "0s", id])),
         5 => {
-            let keeper = Connection::open(&lab.session_dir(id), "a test".into());
-            // It may be gone by now.
-            let _ = keeper.map(|mut keeper| keeper.send(Request::Restart));
+            let keeper = KeeperConnection::open(&lab.session_dir(id), "a test".into());
+            // The keeper may be gone by now.
+            let _ = keeper.map(|mut keeper| keeper.send(KeeperRequest::Restart));
         }
         _ => {
             let pid = lab.show(id)["keeper_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-            let keeper = pid.and_then(|pid| Identity::of(pid).ok());
+            let keeper = pid.and_then(|pid| ProcessIdentity::of(pid).ok());
             keeper.iter().for_each(|keeper| signal(keeper, Signal::KILL));
         }
     }
@@ -160,14 +160,14 @@ fn a_cursor_far_behind_is_brought_up_to_date_from_disk_and_then_told_by_the_keep
     }
     let seq = ctx.session(&id).status().expect("a status").seq;
     let mut cursor = ctx.session(&id).events(3);
-    let News::Connected(status) = next(&mut cursor) else { panic!("the status is told first") };
+    let CursorNews::Connected(status) = next(&mut cursor) else { panic!("the status is told first") };
     assert_eq!(status.seq, seq);
     for expected in 3..=seq {
-        let News::Event { seq, .. } = next(&mut cursor) else { panic!("then the past") };
+        let CursorNews::Event { seq, .. } = next(&mut cursor) else { panic!("then the past") };
         assert_eq!(seq, expected);
     }
     lab.ok(["tag", id.as_str(), "late"]);
-    until(&mut cursor, |news| matches!(news, News::Event { seq: late, .. } if *late == seq + 1));
+    until(&mut cursor, |news| matches!(news, CursorNews::Event { seq: late, .. } if *late == seq + 1));
 }
 
 #[test]
@@ -177,12 +177,13 @@ fn a_cursor_without_a_keeper_tells_the_journal_to_its_end_and_finds_the_next_kee
     lab.ok(["stop", "--grace", "0s", id.as_str()]);
     let seq = ctx.session(&id).status().expect("a status").seq;
     let mut cursor = ctx.session(&id).events(1);
-    let seqs = until(&mut cursor, |news| matches!(news, News::NoKeeper(Ok(status)) if status.seq == seq));
+    let seqs =
+        until(&mut cursor, |news| matches!(news, CursorNews::NoKeeper(Ok(status)) if status.seq == seq));
     assert_eq!(seqs, (1..=seq).collect::<Vec<_>>());
     lab.ok(["send", "--wait", id.as_str(), "hello"]);
-    until(&mut cursor, |news| matches!(news, News::Connected(_)));
+    until(&mut cursor, |news| matches!(news, CursorNews::Connected(_)));
     let mut news = ctx.session(&id).news();
-    assert!(until(&mut news, |news| matches!(news, News::Connected(_))).is_empty());
+    assert!(until(&mut news, |news| matches!(news, CursorNews::Connected(_))).is_empty());
 }
 
 #[test]
@@ -190,13 +191,13 @@ fn a_cursor_that_heals_records_the_loss_of_a_killed_keeper_and_tells_it() {
     let lab = lab();
     let (ctx, id) = start(&lab);
     let mut cursor = ctx.session(&id).events(1).healing();
-    until(&mut cursor, |news| matches!(news, News::Connected(_)));
+    until(&mut cursor, |news| matches!(news, CursorNews::Connected(_)));
     lab.kill_keeper(id.as_str());
     until(
         &mut cursor,
-        |news| matches!(news, News::Event { entry, .. } if matches!(entry.event, berth_api::record::Event::RunEnded { .. })),
+        |news| matches!(news, CursorNews::Event { entry, .. } if matches!(entry.event, berth_api::record::Event::RunEnded { .. })),
     );
-    assert!(until(&mut cursor, |news| matches!(news, News::NoKeeper(Ok(_)))).is_empty());
+    assert!(until(&mut cursor, |news| matches!(news, CursorNews::NoKeeper(Ok(_)))).is_empty());
 }
 
 #[test]
@@ -207,13 +208,13 @@ fn a_keeper_that_does_not_answer_is_called_silent_and_its_journal_is_read() {
     let keeper = lab.process(id.as_str(), "keeper_pid");
     signal(&keeper, Signal::STOP);
     let mut cursor = ctx.session(&id).events(1);
-    assert!(until(&mut cursor, |news| *news == News::Silent).is_empty());
-    let told = until(&mut cursor, |news| matches!(news, News::Event { seq: last, .. } if *last == seq));
+    assert!(until(&mut cursor, |news| *news == CursorNews::Silent).is_empty());
+    let told = until(&mut cursor, |news| matches!(news, CursorNews::Event { seq: last, .. } if *last == seq));
     assert_eq!(told, (1..seq).collect::<Vec<_>>());
     signal(&keeper, Signal::CONT);
-    assert!(until(&mut cursor, |news| matches!(news, News::Connected(_))).is_empty());
+    assert!(until(&mut cursor, |news| matches!(news, CursorNews::Connected(_))).is_empty());
     lab.ok(["tag", id.as_str(), "later"]);
-    until(&mut cursor, |news| matches!(news, News::Event { seq: next, .. } if *next == seq + 1));
+    until(&mut cursor, |news| matches!(news, CursorNews::Event { seq: next, .. } if *next == seq + 1));
 }
 
 #[test]
@@ -225,16 +226,16 @@ fn a_cursor_whose_keeper_is_there_and_whose_journal_could_not_be_read_reads_it_a
     let away = journal.with_extension("away");
     std::fs::rename(&journal, &away).expect("moved away");
     let mut cursor = ctx.session(&id).events(1);
-    assert!(until(&mut cursor, |news| matches!(news, News::Trouble(_))).is_empty());
+    assert!(until(&mut cursor, |news| matches!(news, CursorNews::Trouble(_))).is_empty());
     for _ in 0..3 {
-        let is_lost = |news: &News| {
-            assert!(!matches!(news, News::Trouble(_)), "told once: {news:?}");
-            *news == News::Lost
+        let is_lost = |news: &CursorNews| {
+            assert!(!matches!(news, CursorNews::Trouble(_)), "told once: {news:?}");
+            *news == CursorNews::Lost
         };
         assert!(until(&mut cursor, is_lost).is_empty());
     }
     std::fs::rename(&away, &journal).expect("moved back");
-    let told = until(&mut cursor, |news| matches!(news, News::Event { seq: last, .. } if *last == seq));
+    let told = until(&mut cursor, |news| matches!(news, CursorNews::Event { seq: last, .. } if *last == seq));
     assert_eq!(told, (1..seq).collect::<Vec<_>>());
 }
 
@@ -243,12 +244,12 @@ fn the_purge_of_a_session_ends_its_cursor() {
     let lab = lab();
     let (ctx, id) = start(&lab);
     let mut cursor = ctx.session(&id).events(1);
-    until(&mut cursor, |news| matches!(news, News::Connected(_)));
+    until(&mut cursor, |news| matches!(news, CursorNews::Connected(_)));
     lab.ok(["stop", "--grace", "0s", id.as_str()]);
     lab.ok(["purge", "--yes", id.as_str()]);
     wait_until("the purge", || !lab.session_dir(id.as_str()).exists());
-    until(&mut cursor, |news| matches!(news, News::Purged(_)));
-    assert!(matches!(cursor.next(None), Some(News::Purged(_))), "and nothing is waited for any more");
+    until(&mut cursor, |news| matches!(news, CursorNews::Purged(_)));
+    assert!(matches!(cursor.next(None), Some(CursorNews::Purged(_))), "and nothing is waited for any more");
 }
 
 #[test]
@@ -256,7 +257,7 @@ fn a_cursor_waits_no_longer_than_it_is_told_to() {
     let lab = lab();
     let (ctx, id) = start(&lab);
     let mut cursor = ctx.session(&id).events(u64::MAX);
-    until(&mut cursor, |news| matches!(news, News::Connected(_)));
+    until(&mut cursor, |news| matches!(news, CursorNews::Connected(_)));
     let begun = Instant::now();
     while cursor.next(Some(begun + Duration::from_millis(50))).is_some() {}
     assert!(begun.elapsed() >= Duration::from_millis(50));

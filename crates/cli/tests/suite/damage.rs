@@ -3,28 +3,28 @@
 use std::fs;
 use std::path::PathBuf;
 
-use berth_harness::Lab;
-use berth_journal::{Journal, Limits, RealDisk, Record};
+use berth_harness::TestEnvironment;
+use berth_journal::{Journal, JournalLimits, JournalRecord, RealDisk};
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// A session that has said `said` and ended with exit 3.
-fn ended(lab: &Lab, options: &[&str]) -> String {
+fn ended(lab: &TestEnvironment, options: &[&str]) -> String {
     let id = lab.start_with(options, &["say:said", "exit:3"]);
     assert_eq!(lab.berth(["wait", &id]).code, 3);
     berth_harness::wait_until("the keeper's end", || lab.processes().is_empty());
     id
 }
 
-fn first_segment(lab: &Lab, id: &str) -> PathBuf {
+fn first_segment(lab: &TestEnvironment, id: &str) -> PathBuf {
     lab.session_dir(id).join("journal").join("00000000000000000001.log")
 }
 
 /// Everything that needs the journal refuses, names the file, and leaves it as it is; everything
 /// else goes on.
-fn assert_refused(lab: &Lab, id: &str, name: &str, why: &str) {
+fn assert_refused(lab: &TestEnvironment, id: &str, name: &str, why: &str) {
     let segment = first_segment(lab, id);
     let before = fs::read(&segment).expect("the segment");
     let other = lab.start_with(&["--name", "healthy"], &["hang"]);
@@ -46,7 +46,7 @@ fn assert_refused(lab: &Lab, id: &str, name: &str, why: &str) {
             assert!(said.err.contains(why), "{args:?}: {said:?}");
         }
     }
-    // Its name and its key stay its own: nobody knows that it gave them up.
+    // The session keeps its name and its key: whether it gave them up cannot be known.
     for option in [["--name", name], ["--key", "its-key"]] {
         let said = lab.berth(["run", "-d", option[0], option[1], "--", &agent, "hang"]);
         assert_eq!((said.code, said.out.as_str()), (1, ""), "{option:?}: {said:?}");
@@ -64,7 +64,7 @@ fn assert_refused(lab: &Lab, id: &str, name: &str, why: &str) {
 }
 
 #[test]
-fn a_flipped_byte_in_a_journal_is_refused_by_all_who_need_it_and_by_nobody_else() {
+fn a_flipped_byte_in_a_journal_is_refused_only_by_commands_that_need_the_journal() {
     let lab = lab();
     let id = ended(&lab, &["--name", "hurt", "--key", "its-key"]);
     let segment = first_segment(&lab, &id);
@@ -82,7 +82,7 @@ fn a_damaged_session_is_told_by_a_command_with_conditions_and_the_others_are_han
     let mut bytes = fs::read(&segment).expect("the segment");
     bytes[60] ^= 1;
     fs::write(&segment, bytes).expect("the segment");
-    fs::remove_file(lab.session_dir(&hurt).join("status.json")).expect("the short cut");
+    fs::remove_file(lab.session_dir(&hurt).join("status.json")).expect("the status cache");
     lab.start_with(&["--name", "well", "--tag", "nightly"], &["hang"]);
     for args in [
         &["tag", "--tag", "nightly", "seen"][..],
@@ -118,7 +118,7 @@ fn session_with_a_damaged_journal_is_stopped_and_its_output_read_by_name() {
     assert_eq!(stopped.code, 0, "{stopped:?}");
     agent.iter().for_each(berth_harness::wait_gone);
     // From here on only the journal says how the session ended.
-    fs::remove_file(lab.session_dir(&id).join("status.json")).expect("the short cut");
+    fs::remove_file(lab.session_dir(&id).join("status.json")).expect("the status cache");
     let output = lab.berth(["output", "hurt"]);
     assert!(output.out.contains("said") && output.err.contains("is damaged at byte"), "{output:?}");
 }
@@ -128,14 +128,14 @@ fn a_journal_that_lost_its_first_file_is_refused() {
     let lab = lab();
     let id = ended(&lab, &["--name", "hurt", "--key", "its-key"]);
     // A small first file would be taken over by the next.
-    let limits = Limits { merge_bytes: 0, ..Limits::default() };
+    let limits = JournalLimits { merge_bytes: 0, ..JournalLimits::default() };
     let disk = RealDisk::new(lab.session_dir(&id).join("journal"));
     let (mut journal, _) = Journal::open(disk, &id, limits).expect("a journal");
-    let renamed = Line(r#"{"at_ms":1,"event":"renamed","name":"hurt-more"}"#.to_owned());
+    let renamed = OtherVersionRecord(r#"{"at_ms":1,"event":"renamed","name":"hurt-more"}"#.to_owned());
     journal.append(vec![renamed]).expect("room on the disk");
     journal.close().expect("room on the disk");
     fs::rename(lab.home().join("names/hurt"), lab.home().join("names/hurt-more")).expect("a rename");
-    fs::remove_file(lab.session_dir(&id).join("status.json")).expect("the short cut");
+    fs::remove_file(lab.session_dir(&id).join("status.json")).expect("the status cache");
     let segment = first_segment(&lab, &id);
     fs::rename(&segment, lab.dir().join("elsewhere")).expect("a rename");
     let said = lab.berth(["show", &id]);
@@ -146,7 +146,7 @@ fn a_journal_that_lost_its_first_file_is_refused() {
 }
 
 #[test]
-fn a_damaged_journal_of_a_lost_session_is_no_reason_to_touch_anything() {
+fn a_damaged_journal_of_a_lost_session_leaves_its_processes_and_files_alone() {
     let lab = lab();
     let id = lab.start_with(&["--name", "hurt", "--key", "its-key"], &["say:up", "hang"]);
     lab.wait_output(&id, "up");
@@ -197,7 +197,7 @@ fn an_event_of_a_newer_version_is_refused_and_not_guessed() {
 }
 
 #[test]
-fn f5_a_bad_short_cut_is_rebuilt_from_the_journal_and_nothing_is_lost() {
+fn f5_a_bad_status_cache_is_rebuilt_from_the_journal_and_nothing_is_lost() {
     let lab = lab();
     let id = ended(&lab, &["--name", "steady"]);
     let good = lab.show(&id);
@@ -206,15 +206,15 @@ fn f5_a_bad_short_cut_is_rebuilt_from_the_journal_and_nothing_is_lost() {
     let odd = format!(r#"{{"id":"{id}","state":"hibernating"}}"#);
     let bad: [&[u8]; 7] = [b"", b"garbage", b"{", b"[]", b"\xff\x00\xff", other.as_bytes(), odd.as_bytes()];
     for content in bad {
-        fs::write(&file, content).expect("the short cut");
+        fs::write(&file, content).expect("the status cache");
         let listed = lab.json(["ls", "--json"]);
         assert_eq!((&listed[0]["state"], &listed[0]["exit"]), (&good["state"], &good["exit"]), "{content:?}");
         assert_eq!(lab.show("steady")["created_at"], good["created_at"]);
     }
-    fs::remove_file(&file).expect("the short cut");
+    fs::remove_file(&file).expect("the status cache");
     assert_eq!(lab.json(["ls", "--json"])[0]["name"], "steady");
     assert_eq!((lab.ok(["output", &id]).as_str(), lab.ok(["screen", &id]).trim_end()), ("said", "said"));
-    fs::write(&file, "garbage").expect("the short cut");
+    fs::write(&file, "garbage").expect("the status cache");
     assert_eq!(lab.berth(["resume", &id]).code, 3);
     let aside = fs::read_to_string(lab.session_dir(&id).join("status.json.aside")).expect("kept aside");
     assert_eq!(aside, "garbage", "nothing is thrown away");
@@ -223,19 +223,19 @@ fn f5_a_bad_short_cut_is_rebuilt_from_the_journal_and_nothing_is_lost() {
 }
 
 #[test]
-fn f5_a_bad_short_cut_of_a_running_session_changes_no_run() {
+fn f5_a_bad_status_cache_of_a_running_session_changes_no_run() {
     let lab = lab();
     let id = lab.start(&["hang"]);
     let agent = lab.process(&id, "pid");
     for content in ["", "garbage"] {
-        fs::write(lab.session_dir(&id).join("status.json"), content).expect("the short cut");
+        fs::write(lab.session_dir(&id).join("status.json"), content).expect("the status cache");
         assert_eq!(lab.json(["ls", "--json"])[0]["state"], "running");
         assert_eq!(lab.process(&id, "pid"), agent);
     }
 }
 
 #[test]
-fn a_short_cut_of_the_last_run_says_nothing_about_the_next() {
+fn a_status_cache_of_the_last_run_says_nothing_about_the_next() {
     let lab = lab();
     for point in ["starting", "spawned", "started"] {
         let id = ended(&lab, &[]);
@@ -247,7 +247,7 @@ fn a_short_cut_of_the_last_run_says_nothing_about_the_next() {
             listed.as_array().expect("an array").iter().map(|status| &status["state"]).collect();
         assert_eq!(
             states[0], "lost",
-            "{point}: the keeper died and nobody knows how the run ended: {listed}"
+            "{point}: the keeper died and the end of the run is not known: {listed}"
         );
         berth_harness::wait_until("the end of what was left", || lab.processes().is_empty());
         assert_eq!(lab.show(&id)["state"], "lost", "{point}");
@@ -259,7 +259,7 @@ fn a_short_cut_of_the_last_run_says_nothing_about_the_next() {
 fn f12_the_last_screen_keeps_its_size_after_a_rename_and_after_a_crash() {
     let lab = lab();
     let line = "x".repeat(100);
-    // Not on the first line, which leaving a terminal scrolls away.
+    // The text is not on the first line, which leaving a terminal scrolls away.
     let say = format!("say:\\n\\n{line}");
     let run = |name: &str, last: &str| {
         let mut terminal =
@@ -299,10 +299,10 @@ fn f12_the_screen_of_a_killed_run_shows_nothing_of_the_run_before() {
 }
 
 #[test]
-fn what_a_session_said_can_be_read_when_its_journal_is_damaged() {
+fn the_output_of_a_session_can_be_read_when_its_journal_is_damaged() {
     let lab = lab();
     let id = ended(&lab, &[]);
-    fs::remove_file(lab.session_dir(&id).join("status.json")).expect("the short cut");
+    fs::remove_file(lab.session_dir(&id).join("status.json")).expect("the status cache");
     let segment = first_segment(&lab, &id);
     let mut bytes = fs::read(&segment).expect("the segment");
     bytes[60] ^= 1;
@@ -330,33 +330,34 @@ fn a_torn_end_that_is_found_while_clearing_up_is_in_the_log() {
     assert!(warned["what"].as_str().expect("a text").contains("10 bytes"), "{warned}");
 }
 
-/// What another version of berth wrote.
-struct Line(String);
+/// A journal line written by another version of berth.
+struct OtherVersionRecord(String);
 
-impl Record for Line {
+impl JournalRecord for OtherVersionRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.0.as_bytes());
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, String> {
-        String::from_utf8(bytes.to_vec()).map(Line).map_err(|error| error.to_string())
+        String::from_utf8(bytes.to_vec()).map(OtherVersionRecord).map_err(|error| error.to_string())
     }
 }
 
-fn write_journal(lab: &Lab, id: &str, lines: &[&str]) {
+fn write_journal(lab: &TestEnvironment, id: &str, lines: &[&str]) {
     let dir = lab.session_dir(id).join("journal");
     fs::create_dir_all(&dir).expect("a directory");
-    let mut journal = Journal::create(RealDisk::new(dir), id, Limits::default()).expect("a journal");
+    let mut journal = Journal::create(RealDisk::new(dir), id, JournalLimits::default()).expect("a journal");
     for line in lines {
-        journal.append(vec![Line((*line).to_owned())]).expect("room on the disk");
+        journal.append(vec![OtherVersionRecord((*line).to_owned())]).expect("room on the disk");
     }
     journal.close().expect("room on the disk");
 }
 
 /// Writes the journal of a session anew, with checksums that are right.
-fn edit_journal(lab: &Lab, id: &str, edit: impl Fn(Vec<String>) -> Vec<String>) {
+fn edit_journal(lab: &TestEnvironment, id: &str, edit: impl Fn(Vec<String>) -> Vec<String>) {
     let dir = lab.session_dir(id).join("journal");
-    let read = berth_journal::read::<Line, _>(&RealDisk::new(dir.clone()), id, berth_journal::Seq(1));
+    let read =
+        berth_journal::read::<OtherVersionRecord, _>(&RealDisk::new(dir.clone()), id, berth_journal::Seq(1));
     let lines = read.expect("a whole journal").into_iter().map(|line| line.into_inner().0).collect();
     fs::remove_dir_all(&dir).expect("the journal");
     let lines = edit(lines);
@@ -373,7 +374,7 @@ fn edit_of_a_journal_with_right_checksums_shows_against_a_head_that_was_noted_be
     assert_eq!(described["head"], first.as_str());
     let number = described["number"].as_u64().expect("a number");
     assert!(first.starts_with(&format!("{number}:")), "{first}");
-    // What comes later, and how the journal lies in files, does not change it.
+    // Neither later events nor the way the journal is split into files changes it.
     lab.ok(["resume", "-d", "s"]);
     assert_eq!(lab.berth(["wait", "s"]).code, 3);
     berth_harness::wait_until("the keeper's end", || lab.processes().is_empty());
@@ -455,7 +456,7 @@ fn i1_a_live_run_of_unknown_processes_is_not_called_dead_while_its_lock_is_held(
         r#"{"event":"run_started","epoch":1}"#,
     ];
     write_journal(&lab, id, &started);
-    // Somebody holds the run's lock through a descriptor that shows in no list of ours: a socket.
+    // Another process holds the run's lock through a descriptor that shows in no list of ours: a socket.
     let lock = berth_host::lock::LockFile::open_or_create(&lab.session_dir(id).join("run")).expect("a lock");
     assert!(lock.try_exclusive().expect("a lock"));
     let (sender, receiver) = std::os::unix::net::UnixStream::pair().expect("a pair");
@@ -465,7 +466,7 @@ fn i1_a_live_run_of_unknown_processes_is_not_called_dead_while_its_lock_is_held(
         assert_ne!(said.code, 0, "{args:?}: {said:?}");
         assert!(said.err.contains("a process we cannot see holds the run's lock"), "{args:?}: {said:?}");
     }
-    // It is in nobody's way to be seen.
+    // The held lock does not keep the session from being shown.
     for args in [&["show", id, "--json"][..], &["ls", "--json"]] {
         let said = lab.berth(args);
         assert_eq!(said.code, 1, "{args:?}: {said:?}");
@@ -479,8 +480,7 @@ fn i1_a_live_run_of_unknown_processes_is_not_called_dead_while_its_lock_is_held(
     assert_eq!(lab.show(id)["state"], "lost", "now it is proven");
 }
 
-/// Puts a descriptor into a socket's queue and closes it here: the lock lives on, held by nobody's
-/// table of open files.
+/// Puts a descriptor into a socket's queue and closes it here: the lock lives on, in no process's table of open files.
 fn send_away(socket: &std::os::unix::net::UnixStream, fd: std::os::fd::OwnedFd) {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     use std::os::fd::AsFd;

@@ -5,29 +5,29 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use berth_harness::{Lab, Said, said};
+use berth_harness::{CommandOutput, TestEnvironment, said};
 use serde_json::Value;
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// Runs a shell script with `$BERTH` and `$BERTH_HOME`, in a mount namespace of its own.
-fn apart(lab: &Lab, script: &str) -> Said {
+fn apart(lab: &TestEnvironment, script: &str) -> CommandOutput {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-ec", script]);
     command.env("BERTH", env!("CARGO_BIN_EXE_berth")).env("BERTH_HOME", lab.home()).stdin(Stdio::null());
     said(command.output().expect("unshare can be started"))
 }
 
-/// Whether namespaces and mounts can be made here at all; elsewhere there is nothing to test with.
+/// True if namespaces and mounts can be made here at all; elsewhere there is nothing to test with.
 fn can_mount() -> bool {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", "mount -t tmpfs none /mnt"]).stderr(Stdio::null());
     rustix::process::geteuid().is_root() && command.status().is_ok_and(|status| status.success())
 }
 
-fn report(said: &Said) -> Value {
+fn report(said: &CommandOutput) -> Value {
     serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("not JSON ({error}): {said:?}"))
 }
 
@@ -42,7 +42,7 @@ fn names_in(dir: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_row_that_is_not_fine_says_what_it_costs_and_what_would_fix_it() {
+fn every_row_that_is_not_fine_names_its_cost_and_its_fix() {
     let lab = lab();
     let report = lab.json(["doctor", "--json"]);
     assert_eq!(report["usable"], true, "these tests run here");
@@ -71,7 +71,7 @@ fn every_row_that_is_not_fine_says_what_it_costs_and_what_would_fix_it() {
     let text = lab.ok(["doctor"]);
     let first = text.lines().next().expect("a first line");
     match report["limited"].as_u64() {
-        Some(0) => assert_eq!(first, "everything berth can use is here"),
+        Some(0) => assert_eq!(first, "this host has every feature that berth can use"),
         Some(1) => assert!(first.starts_with("1 thing is limited"), "{first}"),
         count => {
             assert!(first.starts_with(&format!("{} things are limited", count.expect("a count"))), "{first}")
@@ -86,7 +86,7 @@ fn looking_leaves_nothing_behind_not_even_the_state_directory() {
     assert!(!lab.home().exists(), "doctor made the state directory");
     let found = row(&report, "state directory")["found"].as_str().expect("a sentence").to_owned();
     assert!(found.contains("made by the first session"), "{found}");
-    // With a state directory there is something to look into, and still nothing is added.
+    // With a state directory there are files to check, and still nothing is added.
     lab.ok(["ls"]);
     let before = names_in(&lab.home());
     let report = lab.json(["doctor", "--json"]);
@@ -131,7 +131,7 @@ fn few_open_files_are_told_with_the_limit() {
 }
 
 #[test]
-fn a_host_without_control_groups_is_told_what_that_costs() {
+fn doctor_tells_the_cost_of_a_host_without_control_groups() {
     if !can_mount() {
         return;
     }

@@ -1,50 +1,35 @@
-//! F4: a disk without room. Loud, nothing lost, and well again when there is room.
+//! F4: a disk without room. Errors are loud, nothing is lost, and sessions recover when there is room.
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use berth_harness::{Lab, wait_gone, wait_until};
+use berth_harness::{TestEnvironment, TmpfsMount, wait_gone, wait_until};
 
-/// A lab whose state directory is a small file system of its own. The lab goes first: its sessions
-/// must end before their disk does.
-struct Small {
-    lab: Lab,
-    _mount: Mount,
+/// A lab whose state directory is a small file system of its own. The lab goes first: its sessions must end before their
+/// disk does. Its directory goes last: a mount point cannot be removed.
+struct SmallDiskFixture {
+    lab: TestEnvironment,
+    _mount: TmpfsMount,
+    _left: LabDirCleanup,
 }
 
-struct Mount(PathBuf);
+struct LabDirCleanup(PathBuf);
 
-impl Drop for Mount {
+impl Drop for LabDirCleanup {
     fn drop(&mut self) {
-        let _ = Command::new("umount").args(["-l".as_ref(), self.0.as_os_str()]).status();
-        let _ = fs::remove_dir_all(self.0.parent().expect("the lab's directory"));
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-impl Small {
-    /// `None`, with a word about it, where mounting is not permitted.
+impl SmallDiskFixture {
+    /// `None` where mounting is not permitted.
     fn new(options: &str) -> Option<Self> {
-        let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
-        fs::DirBuilder::new().mode(0o700).create(lab.home()).expect("a directory");
-        let options = format!("{options},mode=0700");
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &options, "berth-test"])
-            .arg(lab.home())
-            .output();
-        match mount {
-            Ok(output) if output.status.success() => {
-                let mount = Mount(lab.home());
-                Some(Self { lab, _mount: mount })
-            }
-            refused => {
-                eprintln!("SKIPPED: cannot mount a small file system: {refused:?}");
-                None
-            }
-        }
+        let lab = TestEnvironment::new(env!("CARGO_BIN_EXE_berth"));
+        let mount = TmpfsMount::new(&lab.home(), options)?;
+        let left = LabDirCleanup(lab.dir().to_owned());
+        Some(Self { lab, _mount: mount, _left: left })
     }
 
     /// Leaves no room at all.
@@ -68,7 +53,7 @@ impl Small {
 }
 
 /// The run does not end, and its keeper does not work while it waits for room.
-fn assert_idle(lab: &Lab, id: &str) {
+fn assert_idle(lab: &TestEnvironment, id: &str) {
     let keeper = lab.number(id, "keeper_pid");
     let before = cpu_ms(keeper);
     let waited = lab.berth(["wait", id, "--timeout", "2s"]);
@@ -86,8 +71,8 @@ fn cpu_ms(pid: u32) -> u64 {
 }
 
 #[test]
-fn f4_what_does_not_fit_is_refused_loudly_and_works_when_there_is_room() {
-    let Some(small) = Small::new("size=2m") else { return };
+fn f4_writes_that_do_not_fit_are_refused_with_an_error_and_work_when_there_is_room() {
+    let Some(small) = SmallDiskFixture::new("size=2m") else { return };
     let lab = &small.lab;
     let agent = lab.agent();
     let id = lab.start_with(&["--name", "steady"], &["raw", "say:up", "echo"]);
@@ -95,9 +80,9 @@ fn f4_what_does_not_fit_is_refused_loudly_and_works_when_there_is_room() {
     let running = lab.process(&id, "pid");
     let stopped = lab.start_with(&["--name", "over"], &["exit:3"]);
     assert_eq!(lab.berth(["wait", &stopped]).code, 3);
-    // Resuming takes the short cut away first, and that would be room for a journal.
+    // Resuming takes the status cache away first, and that would be room for a journal.
     wait_until("the keeper's end", || !lab.session_dir(&stopped).join("sock").exists());
-    fs::remove_file(lab.session_dir(&stopped).join("status.json")).expect("the short cut");
+    fs::remove_file(lab.session_dir(&stopped).join("status.json")).expect("the status cache");
     small.fill();
     // The last page of a journal may still have room; type until it has none.
     let mut typed = 0;
@@ -152,12 +137,11 @@ fn f4_what_does_not_fit_is_refused_loudly_and_works_when_there_is_room() {
 
 #[test]
 fn f4_without_room_for_one_more_file_nothing_half_made_is_left() {
-    let Some(small) = Small::new("size=4m,nr_inodes=40") else { return };
+    let Some(small) = SmallDiskFixture::new("size=4m,nr_inodes=40") else { return };
     let lab = &small.lab;
     lab.ok(["ls"]);
     let mut files = 0;
-    // From no room for anything up to room for everything, one file at a time: wherever it fails, it
-    // fails whole.
+    // From room for nothing up to room for everything, one file at a time: each command that fails, fails whole.
     while fs::write(lab.home().join(format!("file-{files}")), "").is_ok() {
         files += 1;
     }
@@ -191,7 +175,7 @@ fn f4_without_room_for_one_more_file_nothing_half_made_is_left() {
 
 #[test]
 fn f4_output_waits_for_room_and_the_end_waits_for_the_output() {
-    let Some(small) = Small::new("size=2m") else { return };
+    let Some(small) = SmallDiskFixture::new("size=2m") else { return };
     let lab = &small.lab;
     let path = |name: &str| lab.dir().join(name).display().to_string();
     let [go, said_all] = [path("go"), path("said-all")];
@@ -212,7 +196,7 @@ fn f4_output_waits_for_room_and_the_end_waits_for_the_output() {
     wait_until("the agent to have said all", || fs::exists(&said_all).unwrap_or(false));
     wait_gone(&agent);
     let state = lab.show(&ends)["state"].as_str().map(str::to_owned);
-    assert_ne!(state.as_deref(), Some("stopped"), "what it said is not on disk yet");
+    assert_ne!(state.as_deref(), Some("stopped"), "its output is not on disk yet");
     assert_idle(lab, &ends);
     let refused = lab.berth(["stop", &ends, "--grace", "0s"]);
     assert_eq!(refused.code, 1, "{refused:?}");
@@ -220,7 +204,7 @@ fn f4_output_waits_for_room_and_the_end_waits_for_the_output() {
     small.empty();
     assert_eq!(lab.berth(["wait", &ends, "--timeout", "60s"]).code, 5);
     let output = lab.output(&ends);
-    // The same with room all along.
+    // This session has room all along.
     let easy = start("easy", "exit:5");
     assert_eq!(lab.berth(["wait", &easy]).code, 5);
     assert_eq!(String::from_utf8_lossy(&output), String::from_utf8_lossy(&lab.output(&easy)));
@@ -228,7 +212,7 @@ fn f4_output_waits_for_room_and_the_end_waits_for_the_output() {
 
 #[test]
 fn f4_an_order_to_kill_that_cannot_be_recorded_is_given_when_it_can() {
-    let Some(small) = Small::new("size=2m") else { return };
+    let Some(small) = SmallDiskFixture::new("size=2m") else { return };
     let lab = &small.lab;
     let id = lab.start(&["ignore:TERM,HUP", "raw", "say:up", "echo"]);
     lab.wait_output(&id, "up");
@@ -246,7 +230,7 @@ fn f4_an_order_to_kill_that_cannot_be_recorded_is_given_when_it_can() {
 
 #[test]
 fn f4_an_agent_that_talks_into_a_full_disk_is_held_up_and_loses_nothing() {
-    let Some(small) = Small::new("size=8m") else { return };
+    let Some(small) = SmallDiskFixture::new("size=8m") else { return };
     let lab = &small.lab;
     let path = |name: &str| lab.dir().join(name).display().to_string();
     let [go, said_all] = [path("go"), path("said-all")];

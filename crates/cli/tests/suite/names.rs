@@ -1,15 +1,15 @@
-//! Who is meant: names, keys, ids, prefixes, and the pointers behind them.
+//! How a session is named: names, keys, ids, prefixes, and the pointers behind them.
 
 use std::process::Stdio;
 
-use berth_harness::{Lab, said, wait_until};
+use berth_harness::{TestEnvironment, said, wait_until};
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// The files in a directory of the lab's home.
-fn files(lab: &Lab, dir: &str) -> Vec<String> {
+fn files(lab: &TestEnvironment, dir: &str) -> Vec<String> {
     let entries = std::fs::read_dir(lab.home().join(dir)).expect("a directory");
     let mut names: Vec<_> =
         entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
@@ -89,10 +89,11 @@ fn a_session_whose_keeper_died_can_be_renamed() {
 }
 
 #[test]
-fn a_stale_pointer_is_no_name() {
+fn a_stale_pointer_is_not_a_name() {
     let lab = lab();
     let id = lab.start_with(&["--name", "real"], &["hang"]);
-    // What crashes between the two steps of claiming a name could leave, and what nobody of ours would.
+    // Pointers that a crash between the two steps of claiming a name could leave, and damaged ones
+    // that berth never writes.
     for (name, content) in
         [("other", id.as_str()), ("gone", "000000000000"), ("empty", ""), ("odd", "\u{0}\u{7f}")]
     {
@@ -171,7 +172,7 @@ fn twenty_runs_with_one_key_at_once_are_one_session() {
 fn of_twenty_runs_with_one_name_at_once_one_wins_and_the_others_are_told_which() {
     let lab = lab();
     let agent = lab.agent();
-    // What a command that was killed between pointer and session leaves.
+    // The pointer left by a command that was killed between pointer and session.
     lab.ok(["ls"]);
     std::fs::write(lab.home().join("names").join("same"), "000000000000").expect("a stale pointer");
     let args = ["run", "-d", "--name", "same", "--", &agent, "hang"];
@@ -209,7 +210,7 @@ fn a_rename_and_runs_that_want_both_names_at_once_leave_each_name_with_one_sessi
             commands.into_iter().map(|child| said(child.wait_with_output().expect("it ends"))).collect();
         said.rotate_right(seed % 3);
         let [renamed, took_old, took_new] = &said[..] else { panic!("three commands") };
-        let taken = |said: &berth_harness::Said| said.out.trim().to_owned();
+        let taken = |said: &berth_harness::CommandOutput| said.out.trim().to_owned();
         assert!((renamed.code == 0) != (took_new.code == 0), "seed {seed}: {said:?}");
         assert!(renamed.code == 0 || took_old.code != 0, "seed {seed}: {said:?}");
         let has_new = if renamed.code == 0 { id.clone() } else { taken(took_new) };
@@ -243,7 +244,7 @@ fn a7_a_name_read_while_it_is_moved_is_wholly_old_or_wholly_new() {
                 let read = std::fs::read_to_string(pointer);
                 assert!(read.as_ref().is_err() || read.as_deref().ok() == Some(&id), "{read:?}");
             }
-            // Whoever asks gets the session or "no such name", never another answer.
+            // The reader gets the session or "no such name", never another answer.
             let said = lab.berth(["show", "left", "--json"]);
             assert!(matches!(said.code, 0 | 3), "{said:?}");
         }
@@ -300,7 +301,7 @@ fn a_session_without_a_name_is_named_after_its_directory_with_a_number_if_that_i
     assert!(name == "my-project-2" || name == "my-project-4", "a free one: {name}");
     let failed = lab.berth(["run", "-d", "--cwd", cwd, "--", "/no/such/program"]);
     assert_ne!(failed.code, 0, "{failed:?}");
-    assert_eq!(files(&lab, "names").len(), 4, "what did not start has no name");
+    assert_eq!(files(&lab, "names").len(), 4, "a session that did not start has no name");
 }
 
 #[test]
@@ -328,7 +329,7 @@ fn forty_sessions_that_start_at_once_without_names_get_forty_names() {
 
 #[test]
 fn a_prompt_names_its_session_and_a_fork_is_named_after_it() {
-    let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+    let lab = TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"));
     let id = lab.ok(["run", "-d", "--agent", "fake", "--prompt", "Fix the login test, please"]);
     assert_eq!(lab.show(&id)["name"], "fix-the-login-test-please");
     lab.ok(["wait", &id, "--for", "idle", "--timeout", "60s"]);
@@ -350,7 +351,7 @@ fn a_prompt_names_its_session_and_a_fork_is_named_after_it() {
     let never = lab.ok(["run", "-d", "--agent", "fake", "--idle", "never"]);
     assert!(lab.show(&never)["policy"]["idle_ms"].is_null());
     let command = lab.ok(["run", "-d", "--", "sleep", "1000"]);
-    assert!(lab.show(&command)["policy"]["idle_ms"].is_null(), "a command is nobody's turn");
+    assert!(lab.show(&command)["policy"]["idle_ms"].is_null(), "a command takes no turns");
 }
 
 #[test]
@@ -386,7 +387,7 @@ fn stop_archive_tag_restore_and_purge_take_the_conditions_of_ls() {
     assert_eq!(lab.ok(["tag", "job-2"]), "nightly");
     assert_eq!(lab.ok(["tag", "other"]), "");
     let unasked = lab.berth(["stop", "--tag", "nightly"]);
-    assert_eq!(unasked.code, 7, "nobody named them: {unasked:?}");
+    assert_eq!(unasked.code, 7, "the sessions were not named: {unasked:?}");
     assert_eq!(state("job-1"), "running");
     let said = lab.berth(["stop", "--tag", "nightly", "--yes"]);
     assert!(said.code == 0 && said.err.contains("job-1: stopped by you"), "{said:?}");
@@ -403,7 +404,7 @@ fn stop_archive_tag_restore_and_purge_take_the_conditions_of_ls() {
 
 #[test]
 fn a_session_stands_for_its_current_or_latest_turn() {
-    let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+    let lab = TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"));
     let id = lab.ok(["run", "-d", "--agent", "fake", "--name", "fix"]);
     let none = lab.berth(["result", "fix"]);
     assert!(none.code == 3 && none.err.contains("`fix` has no turns"), "{none:?}");
@@ -426,7 +427,7 @@ fn a_session_stands_for_its_current_or_latest_turn() {
 
 #[test]
 fn a_session_named_before_conditions_is_not_taken_for_a_tag() {
-    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+    let lab = TestEnvironment::new(env!("CARGO_BIN_EXE_berth"));
     let fix = lab.start_with(&["--name", "fix"], &["hang"]);
     let other = lab.start_with(&["--name", "other", "--tag", "bug"], &["hang"]);
     let said = lab.berth(["tag", "fix", "--tag", "bug"]);

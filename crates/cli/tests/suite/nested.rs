@@ -1,11 +1,11 @@
 //! Sessions started inside sessions: below each other in the process tree, independent in life.
 
-use berth_harness::{Lab, signal, wait_gone};
+use berth_harness::{TestEnvironment, signal, wait_gone};
 use rustix::process::Signal;
 
 /// A session whose agent starts another session, then waits.
-fn outer_and_inner() -> (Lab, String) {
-    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+fn outer_and_inner() -> (TestEnvironment, String) {
+    let lab = TestEnvironment::new(env!("CARGO_BIN_EXE_berth"));
     let berth = env!("CARGO_BIN_EXE_berth");
     let agent = lab.agent();
     let script =
@@ -50,7 +50,7 @@ fn killing_the_outer_keeper_with_9_leaves_the_inner_session_alone() {
 
 #[test]
 fn an_outer_agent_that_must_be_killed_has_the_exit_it_had_although_an_inner_session_goes_on() {
-    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+    let lab = TestEnvironment::new(env!("CARGO_BIN_EXE_berth"));
     let berth = env!("CARGO_BIN_EXE_berth");
     let agent = lab.agent();
     let script =

@@ -1,5 +1,5 @@
-//! Keepers that refuse, drop their callers, die in the middle of a request, or are gone while somebody
-//! else clears up after them. Some are played by the test, which then holds the lease.
+//! Keepers that refuse, drop their callers, die in the middle of a request, or are gone while another process clears up
+//! after them. Some are played by the test, which then holds the lease.
 
 use std::io::Read;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -8,37 +8,37 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use berth_api::frame::{self, Kind};
-use berth_api::message::Answer;
-use berth_api::{Code, Problem};
+use berth_api::frame::{self, FrameKind};
+use berth_api::message::KeeperAnswer;
+use berth_api::{Problem, ProblemCode};
 use berth_core::SessionId;
-use berth_harness::{Lab, Said, said};
-use berth_host::identity::{Identity, Verdict};
+use berth_harness::{CommandOutput, TestEnvironment, said};
+use berth_host::identity::{ProcessIdentity, ProcessLiveness};
 use berth_host::lock::LockFile;
-use berth_keeper::recover;
 use berth_store::store::Lease;
-use berth_store::{Home, SessionFiles};
+use berth_store::{SessionFiles, StateDir};
+use berth_verbs::keepers;
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// A session whose keeper is dead, and its lease in our hands.
-fn orphan(lab: &Lab) -> (String, Lease) {
+fn orphan(lab: &TestEnvironment) -> (String, Lease) {
     let id = lab.start(&["hang"]);
     lab.kill_keeper(&id);
     let lease = SessionFiles::understand(lab.session_dir(&id).as_os_str())
         .expect("a session")
         .claim()
         .expect("a lease")
-        .expect("nobody has it");
+        .expect("the lock is free");
     // Every berth command that holds a lease signs it.
-    lease.sign(&Identity::me().expect("this process"), 1).expect("a lease");
+    lease.sign(&ProcessIdentity::me().expect("this process"), 1).expect("a lease");
     (id, lease)
 }
 
 /// Answers every caller in this way, until the test is over.
-fn play_keeper(lab: &Lab, id: &str, meet: impl Fn(UnixStream) + Send + 'static) {
+fn play_keeper(lab: &TestEnvironment, id: &str, meet: impl Fn(UnixStream) + Send + 'static) {
     let listener: UnixListener = berth_host::socket::listen(&lab.session_dir(id), "sock").expect("a socket");
     listener.set_nonblocking(false).expect("a socket");
     std::thread::spawn(move || {
@@ -53,24 +53,24 @@ fn hear_out(mut caller: UnixStream) {
     let _ = frame::read(&mut caller);
 }
 
-fn begin(lab: &Lab, args: &[&str]) -> Child {
+fn begin(lab: &TestEnvironment, args: &[&str]) -> Child {
     let mut command = lab.command(args);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth starts")
 }
 
-fn end(child: Child) -> Said {
+fn end(child: Child) -> CommandOutput {
     said(child.wait_with_output().expect("our own child"))
 }
 
 #[test]
-fn whoever_follows_is_told_when_the_keeper_refuses() {
+fn a_follower_is_told_when_the_keeper_refuses() {
     let lab = lab();
     let (id, _lease) = orphan(&lab);
     play_keeper(&lab, &id, |mut caller| {
         let _ = frame::read(&mut caller);
-        let problem = Problem::new(Code::Refused, "not today");
-        let answer = serde_json::to_vec(&Answer::Problem { problem }).expect("plain data");
-        let _ = frame::write(&mut caller, Kind::Answer, &[&answer]);
+        let problem = Problem::new(ProblemCode::Refused, "not today");
+        let answer = serde_json::to_vec(&KeeperAnswer::Problem { problem }).expect("plain data");
+        let _ = frame::write(&mut caller, FrameKind::Answer, &[&answer]);
         let _ = caller.read(&mut [0]);
     });
     for args in [&["output", &id, "--follow"][..], &["log", &id, "--follow"], &["wait", &id]] {
@@ -81,7 +81,7 @@ fn whoever_follows_is_told_when_the_keeper_refuses() {
 }
 
 #[test]
-fn whoever_follows_a_keeper_that_drops_everyone_at_once_tries_again_without_haste() {
+fn a_follower_of_a_keeper_that_drops_all_clients_retries_with_a_back_off() {
     let lab = lab();
     let (id, _lease) = orphan(&lab);
     let calls = Arc::new(AtomicUsize::new(0));
@@ -141,7 +141,7 @@ fn keys_whose_keeper_died_before_it_answered_may_or_may_not_have_been_typed() {
 }
 
 #[test]
-fn a3_of_many_who_stop_a_lost_session_at_once_all_return_when_it_is_over() {
+fn a3_of_many_concurrent_stops_of_a_lost_session_all_return_when_it_is_over() {
     let lab = lab();
     // Deaf, so that clearing up takes its time.
     let id = lab.start(&["ignore:HUP,TERM", "say:deaf", "hang"]);
@@ -152,7 +152,7 @@ fn a3_of_many_who_stop_a_lost_session_at_once_all_return_when_it_is_over() {
     for stop in stops {
         let said = end(stop);
         assert_eq!(said.code, 0, "{said:?}");
-        assert!(matches!(agent.check(), Verdict::Gone), "{said:?}");
+        assert!(matches!(agent.check(), ProcessLiveness::Gone), "{said:?}");
         let stopped: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
         assert_eq!(stopped[0]["state"], "lost", "{stopped}");
         assert!(stopped[0]["ended_at"].is_string(), "{stopped}");
@@ -161,14 +161,14 @@ fn a3_of_many_who_stop_a_lost_session_at_once_all_return_when_it_is_over() {
 }
 
 #[test]
-fn a3_who_finds_somebody_else_clearing_up_waits_until_the_loss_is_recorded() {
+fn a3_a_command_waits_until_another_process_has_recorded_the_loss() {
     let lab = lab();
     let (id, lease) = orphan(&lab);
-    let home = Home::open(lab.home()).expect("the state directory");
+    let home = StateDir::open(lab.home()).expect("the state directory");
     let id = SessionId::parse(&id).expect("an id");
     std::thread::scope(|scope| {
         let started = Instant::now();
-        let healing = scope.spawn(|| recover::heal(&home, &id));
+        let healing = scope.spawn(|| keepers::recover_session(&home, &id));
         // Longer than a claim is tried for.
         let long = Duration::from_millis(500);
         berth_harness::wait_until("a while", || healing.is_finished() || started.elapsed() > long);
@@ -180,7 +180,7 @@ fn a3_who_finds_somebody_else_clearing_up_waits_until_the_loss_is_recorded() {
 }
 
 #[test]
-fn a3_while_somebody_else_clears_up_nothing_is_called_stopped_or_running() {
+fn a3_while_another_process_clears_up_nothing_is_called_stopped_or_running() {
     let lab = lab();
     let (id, lease) = orphan(&lab);
     let [stop, resume, show, ls] =
@@ -197,7 +197,7 @@ fn a3_while_somebody_else_clears_up_nothing_is_called_stopped_or_running() {
     for said in [&stop, &resume, &show, &ls] {
         assert!(said.err.contains("another command is clearing up after its keeper"), "{said:?}");
     }
-    let parse = |said: &Said| serde_json::from_str::<serde_json::Value>(&said.out).expect("JSON");
+    let parse = |said: &CommandOutput| serde_json::from_str::<serde_json::Value>(&said.out).expect("JSON");
     assert_eq!(parse(&show)["state"], "lost");
     assert_eq!(parse(&ls)[0]["state"], "lost");
     drop(lease);
@@ -206,7 +206,7 @@ fn a3_while_somebody_else_clears_up_nothing_is_called_stopped_or_running() {
 }
 
 #[test]
-fn whoever_clears_up_signs_the_lease() {
+fn the_process_that_clears_up_signs_the_lease() {
     let lab = lab();
     let (id, lease) = orphan(&lab);
     drop(lease);
@@ -219,7 +219,7 @@ fn whoever_clears_up_signs_the_lease() {
 }
 
 /// Asserts that a command that needs the lease names the program that locked it, and gives no useless advice.
-fn names_the_stranger(said: &Said) {
+fn names_the_stranger(said: &CommandOutput) {
     let stranger = format!("another program has locked its lease: pid {} (", std::process::id());
     assert_eq!(said.code, 4, "{said:?}");
     assert!(said.err.contains(&stranger), "{said:?}");

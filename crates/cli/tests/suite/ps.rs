@@ -1,13 +1,13 @@
-//! `berth ps`: what of a session runs, and whose port it is.
+//! `berth ps`: the processes of a session, and the session of a port.
 
 use std::os::unix::fs::DirBuilderExt;
 
-use berth_harness::{Lab, said, signal, wait_until};
+use berth_harness::{TestEnvironment, said, signal, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
 fn numbers(processes: &Value, field: &str) -> Vec<u64> {
@@ -16,7 +16,7 @@ fn numbers(processes: &Value, field: &str) -> Vec<u64> {
 }
 
 /// The address the agent said it listens on.
-fn address(lab: &Lab, session: &str) -> String {
+fn address(lab: &TestEnvironment, session: &str) -> String {
     lab.wait_output(session, "listening tcp:.*\n");
     let output = String::from_utf8_lossy(&lab.output(session)).into_owned();
     let line = output.lines().find_map(|line| line.trim_end().strip_prefix("listening tcp:"));
@@ -111,13 +111,13 @@ fn a_session_inside_a_session_is_in_a_block_of_its_own() {
 }
 
 #[test]
-fn a_session_that_does_not_run_has_no_processes_and_that_is_no_error() {
+fn a_session_that_does_not_run_has_no_processes_and_that_is_not_an_error() {
     let lab = lab();
     let id = lab.start(&["hang"]);
     lab.ok(["stop", &id, "--grace", "0s"]);
     let said = lab.berth(["ps", &id]);
     assert_eq!((said.code, said.out.as_str()), (0, ""), "{said:?}");
-    assert_eq!(said.err, format!("nothing of `{id}` runs\n"));
+    assert_eq!(said.err, format!("no process of `{id}` runs\n"));
     let told = lab.json(["ps", &id, "--json"]);
     assert_eq!((&told[0]["processes"], &told[0]["keeper_pid"]), (&Value::Array(Vec::new()), &Value::Null));
     assert_eq!(lab.json(["ps", "--json"]), Value::Array(Vec::new()));
@@ -125,7 +125,7 @@ fn a_session_that_does_not_run_has_no_processes_and_that_is_no_error() {
 }
 
 #[test]
-fn what_a_dead_keeper_left_is_listed_and_marked_and_looking_does_not_end_it() {
+fn leftovers_of_a_dead_keeper_are_listed_and_marked_and_looking_does_not_end_them() {
     let lab = lab();
     let pids = lab.dir().join("pids");
     let id = lab.start(&[
@@ -190,7 +190,7 @@ fn ports_are_shown_with_the_process_that_listens() {
 }
 
 #[test]
-fn whose_port_it_is_is_told_by_session_or_as_not_of_berth() {
+fn the_owner_of_a_port_is_named_as_a_session_or_as_not_of_berth() {
     let lab = lab();
     let id = lab.start_with(&["--name", "web"], &["listen-tcp:0", "hang"]);
     let address = address(&lab, &id);
@@ -229,7 +229,7 @@ fn a_port_that_a_dead_keepers_run_still_has_is_told_by_its_mark() {
 }
 
 #[test]
-fn e13_the_secrets_of_what_a_session_started_are_not_shown() {
+fn e13_the_secrets_of_children_of_a_session_are_not_shown() {
     let lab = lab();
     let agent = lab.agent();
     let script = format!("exec -a 'sh --token hunter2' {agent} listen-tcp:0 hang");
@@ -279,7 +279,7 @@ fn a_port_of_another_user_is_told_although_its_process_may_not_be_seen() {
         return;
     }
     let lab = lab();
-    // What they run, and where they keep it, must be open to them.
+    // The program of the other user, and its directory, must be open to that user.
     let (berth, home) = (lab.dir().join("berth"), lab.dir().join("theirs"));
     std::fs::copy(env!("CARGO_BIN_EXE_berth"), &berth).expect("a copy");
     std::fs::DirBuilder::new().mode(0o700).create(&home).expect("a directory");
@@ -298,5 +298,5 @@ fn a_port_of_another_user_is_told_although_its_process_may_not_be_seen() {
     drop(mine);
     let told = ask(port);
     assert_eq!(told.code, 3, "{told:?}");
-    assert!(told.err.contains("processes of others could not be looked into"), "{told:?}");
+    assert!(told.err.contains("processes of other users could not be examined"), "{told:?}");
 }

@@ -1,15 +1,15 @@
-//! Secrets on command lines: in nobody's list, log or error, and unchanged in the session's own record.
+//! Secrets on command lines: in no list, log or error, and unchanged in the session's own record.
 
-use berth_harness::Lab;
+use berth_harness::TestEnvironment;
 
 const SECRET: &str = "hunter2-not-to-be-seen";
 
 #[test]
 fn e13_a_secret_in_a_command_is_in_no_table_log_or_error() {
-    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+    let lab = TestEnvironment::new(env!("CARGO_BIN_EXE_berth"));
     let agent = lab.agent();
     let script = format!("exec {agent} say:up hang --api-key {SECRET}");
-    // The shell hands its positional arguments to nobody, so the agent never sees them.
+    // The shell passes its positional arguments on to no process, so the agent never sees them.
     let id = lab.ok([
         "run",
         "-d",

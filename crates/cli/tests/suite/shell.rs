@@ -1,18 +1,18 @@
-//! What surrounds the commands: how much they say, completions in a real shell, manual pages, services.
+//! The surroundings of the commands: how much they print, completions in a real shell, manual pages, services.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use berth_harness::{Lab, Said, said, wait_until};
+use berth_harness::{CommandOutput, TestEnvironment, said, wait_until};
 
 const BERTH: &str = env!("CARGO_BIN_EXE_berth");
 
-fn lab() -> Lab {
-    Lab::new(BERTH)
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(BERTH)
 }
 
-fn with(lab: &Lab, args: &[&str], variables: &[(&str, &str)]) -> Said {
+fn with(lab: &TestEnvironment, args: &[&str], variables: &[(&str, &str)]) -> CommandOutput {
     let mut command = lab.command(args);
     command.envs(variables.iter().copied());
     said(command.output().expect("berth can be started"))
@@ -23,7 +23,7 @@ fn quiet_leaves_remarks_out_and_nothing_else_before_the_verb_and_after_it() {
     let lab = lab();
     assert!(lab.berth(["ls"]).err.contains("no sessions yet"));
     for args in [["-q", "ls"], ["ls", "--quiet"]] {
-        assert_eq!(lab.berth(args), Said { code: 0, out: String::new(), err: String::new() });
+        assert_eq!(lab.berth(args), CommandOutput { code: 0, out: String::new(), err: String::new() });
     }
     let id = lab.ok(["run", "-q", "-d", "--", &lab.agent(), "hang"]);
     assert!(lab.ok(["ls", "-q"]).contains(&id), "data is printed");
@@ -44,7 +44,7 @@ fn a_command_gets_the_words_that_would_be_options_of_berth() {
 }
 
 #[test]
-fn verbose_says_what_is_done_and_the_log_variable_chooses() {
+fn verbose_prints_each_step_and_the_log_variable_chooses() {
     let lab = lab();
     let started = lab.berth(["run", "-v", "-d", "--name", "fix", "--", &lab.agent(), "hang"]);
     assert_eq!(started.code, 0, "{started:?}");
@@ -115,8 +115,8 @@ fn a_session_that_could_not_start_leaves_no_log_behind() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// What a shell would offer for a line that ends where somebody pressed Tab.
-fn offered(lab: &Lab, words: &[&str]) -> Vec<String> {
+/// Completions that a shell would offer for a line that ends where the user pressed Tab.
+fn offered(lab: &TestEnvironment, words: &[&str]) -> Vec<String> {
     let mut command = lab.command(["--", "berth"]);
     command.args(words).env("BERTH_COMPLETE", "bash").env("_CLAP_IFS", "\n");
     command.env("_CLAP_COMPLETE_INDEX", words.len().to_string());
@@ -126,7 +126,7 @@ fn offered(lab: &Lab, words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_tab_offers_what_there_is_and_makes_nothing() {
+fn the_tab_key_offers_existing_names_and_creates_nothing() {
     let lab = lab();
     assert!(offered(&lab, &["stop", ""]).is_empty() || !lab.home().exists());
     assert!(!lab.home().exists(), "looking made the state directory");
@@ -191,7 +191,7 @@ fn a_real_bash_completes_the_name_of_a_session() {
 fn every_shell_gets_a_script_that_calls_this_program() {
     let lab = lab();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        // This program may be in the person's PATH, and would be called by its name then.
+        // This program may be in the user's PATH, and would be called by its name then.
         let mut command = lab.command(["completions", shell]);
         let script = said(command.env("PATH", lab.dir()).output().expect("berth can be started")).out;
         assert!(script.contains("BERTH_COMPLETE") && script.contains(BERTH), "{shell}: {script}");
@@ -229,7 +229,7 @@ fn every_verb_has_a_manual_page_that_groff_reads_without_a_word() {
     }
     let unknown = lab.berth(["man", "nonsense"]);
     assert!(unknown.code == 2 && unknown.err.contains("--dir DIR"), "{unknown:?}");
-    // Where it is not installed, the pages are what they are.
+    // Without groff, the pages are not checked.
     if Command::new("groff").arg("--version").output().is_ok() {
         for page in std::fs::read_dir(&dir).expect("pages") {
             let page = page.expect("a page").path();
@@ -243,8 +243,8 @@ fn every_verb_has_a_manual_page_that_groff_reads_without_a_word() {
     }
 }
 
-/// A person's home with a systemctl that writes down what it was asked.
-fn set_up(lab: &Lab, args: &[&str]) -> Said {
+/// A user's home with a systemctl that writes down its arguments.
+fn set_up(lab: &TestEnvironment, args: &[&str]) -> CommandOutput {
     let bin = lab.dir().join("bin");
     std::fs::create_dir_all(&bin).expect("a directory");
     let script = format!("#!/bin/sh\necho \"$*\" >> {}\n", lab.dir().join("asked").display());
@@ -258,7 +258,7 @@ fn set_up(lab: &Lab, args: &[&str]) -> Said {
     said(command.output().expect("berth can be started"))
 }
 
-fn asked(lab: &Lab) -> Vec<String> {
+fn asked(lab: &TestEnvironment) -> Vec<String> {
     let asked = std::fs::read_to_string(lab.dir().join("asked")).unwrap_or_default();
     let _ = std::fs::remove_file(lab.dir().join("asked"));
     let told = asked.lines().map(|line| line.replace("--user --no-ask-password ", ""));
@@ -276,7 +276,7 @@ fn a_timer_is_set_up_once_and_taken_away_again() {
     assert_eq!(set_up(&lab, &[]).code, 0);
     assert_eq!(asked(&lab), ["daemon-reload", "enable --now berth-sweep.timer"]);
     let service = std::fs::read_to_string(units.join("berth-sweep.service")).expect("a service");
-    assert!(shown.out.contains(&service), "what is shown is what is written");
+    assert!(shown.out.contains(&service), "the shown text is the written one");
     assert!(service.contains(&format!("ExecStart=\"{BERTH}\" sweep --quiet\n")), "{service}");
     assert!(service.contains(&format!("Environment=\"BERTH_HOME={}\"\n", lab.home().display())), "{service}");
     assert!(
@@ -286,7 +286,7 @@ fn a_timer_is_set_up_once_and_taken_away_again() {
     let again = set_up(&lab, &[]);
     assert!(again.code == 0 && !again.err.contains("wrote"), "{again:?}");
     assert_eq!(asked(&lab), ["enable --now berth-sweep.timer"]);
-    // What is ours and old is renewed.
+    // A unit that is ours and old is renewed.
     std::fs::write(units.join("berth-sweep.timer"), service.lines().next().expect("the mark"))
         .expect("our own file");
     assert!(set_up(&lab, &[]).err.contains("wrote"));
@@ -299,7 +299,7 @@ fn a_timer_is_set_up_once_and_taken_away_again() {
 }
 
 #[test]
-fn the_gateway_is_set_up_for_who_wants_it_and_goes_with_the_rest() {
+fn the_gateway_is_set_up_on_request_and_removed_with_the_rest() {
     let lab = lab();
     assert_eq!(set_up(&lab, &["--gateway"]).code, 0);
     assert_eq!(
@@ -321,7 +321,7 @@ fn the_gateway_is_set_up_for_who_wants_it_and_goes_with_the_rest() {
     if let Ok(verified) = verify {
         assert!(verified.status.success(), "{verified:?}");
     }
-    // Who sets up the sweep again does not lose the gateway.
+    // Setting up the sweep again does not remove the gateway.
     assert_eq!(set_up(&lab, &[]).code, 0);
     assert!(unit.exists());
     asked(&lab);
@@ -358,7 +358,7 @@ fn without_a_systemd_it_is_said_and_written_only_if_that_is_wanted() {
     };
     let told = set_up(&[]);
     assert!(
-        told.code == 1 && told.err.starts_with("error: no systemd of yours can be reached here: "),
+        told.code == 1 && told.err.starts_with("error: your systemd cannot be reached here: "),
         "{told:?}"
     );
     assert!(!lab.dir().join("xdg").exists());
@@ -442,5 +442,5 @@ fn a_word_of_another_program_is_answered_with_the_word_of_this_one() {
         assert!(told.err.contains("tip: `berth ") && told.err.contains(meant), "{told:?}");
         assert_eq!(told.err.matches("tip:").count(), 1, "one advice is enough: {told:?}");
     }
-    assert!(lab.berth(["stpo"]).err.contains("similar"), "what is misspelled is still told");
+    assert!(lab.berth(["stpo"]).err.contains("similar"), "a misspelled command is still reported");
 }

@@ -1,4 +1,4 @@
-//! State directories: who may use them, how many may write at once, and what stays in them.
+//! State directories: which users may use them, how many may write at once, and which files stay in them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use berth_api::message::{Request, Size, Take};
-use berth_api::record::Spec;
-use berth_api::{Code, Connection, Problem};
-use berth_harness::{Lab, Said, said, wait_child, wait_until};
+use berth_api::message::{KeeperRequest, WindowSize, WriterTakeover};
+use berth_api::record::SessionSpec;
+use berth_api::{KeeperConnection, Problem, ProblemCode};
+use berth_harness::{CommandOutput, TestEnvironment, said, wait_child, wait_until};
 
 /// An account that is not ours.
 const NOBODY: u32 = 65534;
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// Every file below a directory with its bytes; sockets without.
@@ -33,8 +33,8 @@ fn tree(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// Runs a berth command as nobody.
-fn as_nobody(lab: &Lab, args: &[&str]) -> Said {
+/// Runs a berth command as the user `nobody`.
+fn as_nobody(lab: &TestEnvironment, args: &[&str]) -> CommandOutput {
     let mut command = Command::new("setpriv");
     command
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_berth")])
@@ -42,7 +42,7 @@ fn as_nobody(lab: &Lab, args: &[&str]) -> Said {
     said(command.env("BERTH_HOME", lab.home()).stdin(Stdio::null()).output().expect("setpriv is installed"))
 }
 
-/// Whether this test can change accounts, and the other account can run the binary.
+/// True if this test can change accounts, and the other account can run the binary.
 fn can_be_nobody() -> bool {
     let can = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_berth"), "--version"])
@@ -59,14 +59,14 @@ fn give_to(uid: u32, dir: &Path) {
     assert!(status.success());
 }
 
-/// A second keeper for a session, with this first request: what it answered, and its exit code.
-fn second_keeper(lab: &Lab, id: &str, request: Request) -> (Problem, i32) {
+/// Starts a second keeper for a session, with this first request; returns its answer, and its exit code.
+fn second_keeper(lab: &TestEnvironment, id: &str, request: KeeperRequest) -> (Problem, i32) {
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     let dir = lab.session_dir(id);
     let mut command = lab.command(["keeper", dir.to_str().expect("text")]);
     let child = command.stdin(std::os::fd::OwnedFd::from(theirs)).spawn().expect("a keeper");
     drop(command);
-    let answer = Connection::over(ours, "a test".to_owned()).ask(request);
+    let answer = KeeperConnection::over(ours, "a test".to_owned()).ask(request);
     (answer.expect_err("it must not start"), wait_child(child))
 }
 
@@ -113,7 +113,7 @@ fn d16_a_state_directory_that_others_could_have_prepared_is_refused() {
 }
 
 #[test]
-fn d16_a_state_directory_of_somebody_else_is_refused() {
+fn d16_a_state_directory_of_another_user_is_refused() {
     if !can_be_nobody() {
         return;
     }
@@ -145,7 +145,7 @@ fn b13_a_missing_permission_is_reported_as_that_and_not_as_in_use_or_not_there()
         assert!(said.err.contains("ermission denied"), "{args:?}: {said:?}");
         assert!(said.err.contains(&id), "{args:?}: {said:?}");
     };
-    // Each in turn belongs to somebody else and is closed.
+    // Each path in turn belongs to another user and is closed.
     for closed in ["lease", "journal", ""] {
         let path = dir.join(closed);
         let mode = fs::metadata(&path).expect("it is there").permissions().mode();
@@ -204,21 +204,21 @@ fn e10_a_second_keeper_yields_with_exit_4_and_changes_nothing() {
     let (problem, code) = second_keeper(
         &lab,
         &id,
-        Request::Resume {
-            size: Size::default(),
+        KeeperRequest::Resume {
+            size: WindowSize::default(),
             fresh: false,
-            take: Take::Nobody,
+            take: WriterTakeover::Nobody,
             restore: false,
             interface: None,
         },
     );
-    assert_eq!((problem.code, code), (Code::Held, 4), "{problem:?}");
+    assert_eq!((problem.code, code), (ProblemCode::Held, 4), "{problem:?}");
     assert!(problem.what.contains(&format!("pid={}", keeper.pid)), "it names the holder: {problem:?}");
-    let create = Request::Create {
-        spec: Spec::default(),
+    let create = KeeperRequest::Create {
+        spec: SessionSpec::default(),
         name: None,
-        size: Size::default(),
-        take: Take::Nobody,
+        size: WindowSize::default(),
+        take: WriterTakeover::Nobody,
         tags: vec![],
         note: None,
     };
@@ -233,16 +233,16 @@ fn a_keeper_asked_to_create_a_session_that_exists_refuses_and_deletes_nothing() 
     let id = lab.start(&["say:kept", "exit:0"]);
     assert_eq!(lab.berth(["wait", &id]).code, 0);
     let before = tree(&lab.session_dir(&id));
-    let create = Request::Create {
-        spec: Spec::default(),
+    let create = KeeperRequest::Create {
+        spec: SessionSpec::default(),
         name: None,
-        size: Size::default(),
-        take: Take::Nobody,
+        size: WindowSize::default(),
+        take: WriterTakeover::Nobody,
         tags: vec![],
         note: None,
     };
     let (problem, code) = second_keeper(&lab, &id, create);
-    assert_eq!((problem.code, code), (Code::Refused, 1), "{problem:?}");
+    assert_eq!((problem.code, code), (ProblemCode::Refused, 1), "{problem:?}");
     assert_eq!(tree(&lab.session_dir(&id)), before);
 }
 
@@ -307,7 +307,7 @@ fn a_run_started_inside_a_session_is_a_session_of_its_own() {
         serde_json::from_str(lab.ok(["output", "inner"]).trim()).expect("a report");
     assert_eq!(report["env"]["BERTH_SESSION"], inner.as_str());
     assert_eq!(report["env"]["BERTH_RUN"], format!("{inner}:1"));
-    // Else whoever clears up after the outer one would take the inner keeper for a leftover.
+    // Otherwise a command that clears up after the outer keeper would take the inner keeper for a leftover.
     let keeper = lab.number("inner", "keeper_pid");
     let environment = fs::read(format!("/proc/{keeper}/environ")).expect("it runs");
     assert!(!String::from_utf8_lossy(&environment).contains(&outer), "the keeper carries the outer mark");
@@ -356,7 +356,7 @@ fn f8_a_busy_session_has_a_bounded_number_of_files_and_no_leftovers() {
         tree(&dir)
             .into_keys()
             .map(|path| path.strip_prefix(&dir).expect("inside").display().to_string())
-            // There is one once enough has happened.
+            // A snapshot exists once enough has happened.
             .filter(|name| name != "snapshot")
             .collect()
     };
@@ -401,7 +401,7 @@ fn h5_the_last_activity_survives_the_death_of_the_keeper() {
         .open(file)
         .and_then(|file| file.set_modified(later))
         .expect("a new time");
-    fs::remove_file(lab.session_dir(&id).join("status.json")).expect("the short cut");
+    fs::remove_file(lab.session_dir(&id).join("status.json")).expect("the status cache");
     let later = later.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis() as u64;
     let expected = serde_json::to_value(berth_api::Timestamp(later)).expect("a time");
     assert_eq!(lab.show(&id)["last_activity_at"], expected);

@@ -1,17 +1,17 @@
-//! Standard input and output in every bad state: closed, silent for ever, full, or with nobody behind.
+//! Standard input and output in every bad state: closed, silent for ever, full, or without a reader.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
-use berth_harness::{Lab, Said, said, wait_until};
+use berth_harness::{CommandOutput, TestEnvironment, said, wait_until};
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// Runs a command to its end with a pipe on standard input that stays open and never says anything.
-fn with_silent_stdin(lab: &Lab, args: &[&str]) -> Said {
+fn with_silent_stdin(lab: &TestEnvironment, args: &[&str]) -> CommandOutput {
     let mut command = lab.command(args);
     let mut child = command
         .stdin(Stdio::piped())
@@ -26,22 +26,22 @@ fn with_silent_stdin(lab: &Lab, args: &[&str]) -> Said {
 }
 
 /// Runs a command with one of its streams redirected as a shell does it.
-fn redirected(lab: &Lab, redirection: &str, args: &[&str]) -> Said {
+fn redirected(lab: &TestEnvironment, redirection: &str, args: &[&str]) -> CommandOutput {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("exec \"$@\" {redirection}"), "sh", env!("CARGO_BIN_EXE_berth")]).args(args);
     shell.env("BERTH_HOME", lab.home()).env("BERTH_CONFIG", lab.config()).env_remove("BERTH_SESSION");
     said(shell.stdin(Stdio::null()).output().expect("a shell"))
 }
 
-/// Runs a command whose standard output is a pipe that nobody reads any more.
-fn without_reader(lab: &Lab, args: &[&str]) -> Said {
+/// Runs a command whose standard output is a pipe without a reader.
+fn without_reader(lab: &TestEnvironment, args: &[&str]) -> CommandOutput {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     said(lab.command(args).stdout(Stdio::from(OwnedFd::from(writer))).output().expect("berth can be started"))
 }
 
 /// One of each command, in an order in which each has what it needs, with the code it ends with.
-fn every_command(lab: &Lab, how: impl Fn(&[&str]) -> Said) {
+fn every_command(lab: &TestEnvironment, how: impl Fn(&[&str]) -> CommandOutput) {
     let agent = lab.agent();
     let check = |code: i32, args: &[&str]| {
         let said = how(args);
@@ -100,11 +100,11 @@ fn a5_the_demo_asks_nothing() {
     let wide: Vec<&str> = said.out.lines().filter(|line| line.chars().count() > 80).collect();
     assert_eq!(wide, [""; 0], "it is readable in 80 columns");
     assert!(said.out.contains("Going on.") && said.out.contains("to 8 are fixed now."), "{}", said.out);
-    // It takes the time it announces, also on a machine that has other things to do.
+    // The agent takes the time it announces, also on a machine that has other things to do.
     assert!(said.out.contains("about ten seconds"), "{}", said.out);
 }
 
-fn demo_dir(lab: &Lab) -> Option<std::path::PathBuf> {
+fn demo_dir(lab: &TestEnvironment) -> Option<std::path::PathBuf> {
     let entries = std::fs::read_dir(lab.dir()).expect("a directory").flatten();
     entries
         .map(|entry| entry.path())
@@ -125,22 +125,22 @@ fn an_interrupted_demo_leaves_nothing_behind() {
         let home = demo_dir(&lab).expect("the demo has a directory");
         let name = home.file_name().expect("a name").to_string_lossy().into_owned();
         let suffix = name.strip_prefix(&format!("berth-demo-{}-", demo.id()));
-        assert_eq!(suffix.map(str::len), Some(16), "nobody can make it beforehand: {name}");
+        assert_eq!(suffix.map(str::len), Some(16), "the name cannot be guessed: {name}");
         let mode = std::os::unix::fs::MetadataExt::mode(&home.metadata().expect("it is there"));
         assert_eq!(mode & 0o777, 0o700, "{name}");
-        let identity = berth_host::identity::Identity::of(demo.id()).expect("our own child");
+        let identity = berth_host::identity::ProcessIdentity::of(demo.id()).expect("our own child");
         berth_harness::signal(&identity, signal);
         assert!(!lines.any(|line| line.is_ok_and(|line| line.starts_with("4. "))), "it went on");
         assert_eq!(berth_harness::wait_child(demo), code);
         assert!(!home.exists());
         let state = home.join("state").display().to_string();
-        let left = || berth_host::tree::with_mark("BERTH_HOME", &state);
+        let left = || berth_host::process_tree::with_mark("BERTH_HOME", &state);
         wait_until("the keepers' end", || left().expect("/proc").processes.is_empty());
     }
 }
 
 #[test]
-fn a_closed_standard_error_is_no_panic_and_changes_no_exit_code() {
+fn a_closed_standard_error_causes_no_panic_and_changes_no_exit_code() {
     for redirection in ["2>&-", "<&- 2>&-", "2>/dev/full", ">/dev/null 2>&-"] {
         let lab = lab();
         every_command(&lab, |args| redirected(&lab, redirection, args));
@@ -159,7 +159,7 @@ fn a_standard_output_that_is_dev_null_changes_no_exit_code() {
 const UNHEARD: [&str; 4] = [">&-", "<&- >&-", ">/dev/full", "1</dev/null"];
 
 #[test]
-fn what_cannot_be_printed_is_a_failure_with_a_sentence() {
+fn output_that_cannot_be_printed_is_a_failure_with_a_sentence() {
     let lab = lab();
     let agent = lab.agent();
     let id = lab.start(&["say:hello", "hang"]);
@@ -208,7 +208,7 @@ fn a_session_whose_id_could_not_be_printed_is_named_in_the_error() {
 
 #[test]
 fn a_turn_whose_receipt_could_not_be_printed_is_named_in_the_error_with_its_key() {
-    let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+    let lab = TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"));
     let id = lab.ok(["run", "-d", "--agent", "fake"]);
     let mut number = 0;
     for redirection in UNHEARD {
@@ -241,7 +241,7 @@ fn a_token_or_a_link_that_could_not_be_printed_is_taken_back() {
         for redirection in UNHEARD {
             let said = redirected(&lab, redirection, &args);
             assert_eq!(said.code, 1, "{args:?} {redirection}: {said:?}");
-            assert!(said.err.contains("was taken back"), "{args:?} {redirection}: {said:?}");
+            assert!(said.err.contains("was revoked"), "{args:?} {redirection}: {said:?}");
         }
         assert_eq!(without_reader(&lab, &args).code, 128 + 13, "{args:?}");
         assert_eq!(lab.json(["token", "ls", "--json"]), serde_json::json!([]), "{args:?}");

@@ -1,21 +1,26 @@
-//! What events make of the turns: a change for each, and no decision.
+//! Applies events to the turns: one change for each, and no decision.
 
 use std::hash::{Hash, Hasher};
 
 use super::keys::StableHasher;
 use super::{
-    Able, Cancel, Current, Final, Hold, MOST_OVER_KEPT, Manner, Prompt, Turn, TurnEnd, TurnState, Turns,
-    key_hash, text_digest,
+    AgentCapabilities, CancelRequest, CurrentTurn, FinalState, MOST_OVER_KEPT, QueueHold, SendMode,
+    SessionTurns, Turn, TurnEnd, TurnProgress, TurnPrompt, key_hash, text_digest,
 };
 
-impl Turns {
+impl SessionTurns {
     pub(crate) fn run_starting(&mut self) {
         self.run_ended();
         self.was_of_use = false;
         match self.hold {
-            Some(Hold::AgentFailed { .. } | Hold::ForeignWriter { .. } | Hold::Draft) => self.hold = None,
+            Some(QueueHold::AgentFailed { .. } | QueueHold::ForeignWriter { .. } | QueueHold::Draft) => {
+                self.hold = None
+            }
             Some(
-                Hold::Paused { .. } | Hold::Unknown { .. } | Hold::ModelFailed { .. } | Hold::Retrying { .. },
+                QueueHold::Paused { .. }
+                | QueueHold::Unknown { .. }
+                | QueueHold::ModelFailed { .. }
+                | QueueHold::Retrying { .. },
             )
             | None => {}
         }
@@ -31,23 +36,23 @@ impl Turns {
         self.was_of_use |= self.queue.is_empty();
     }
 
-    pub(crate) fn ready(&mut self, able: Able, at_boot_ms: u64) {
+    pub(crate) fn ready(&mut self, able: AgentCapabilities, at_boot_ms: u64) {
         self.ready = Some(able);
-        // It came after all.
-        if matches!(self.hold, Some(Hold::AgentFailed { .. })) {
+        // The agent became ready after all.
+        if matches!(self.hold, Some(QueueHold::AgentFailed { .. })) {
             self.hold = None;
         }
         let is_quiet = self.current.is_none() && self.queue.is_empty();
         self.quiet_since_boot_ms = is_quiet.then_some(at_boot_ms);
     }
 
-    pub(crate) fn cancel_requested(&mut self, turn: u64, cancel: &Cancel) {
+    pub(crate) fn cancel_requested(&mut self, turn: u64, cancel: &CancelRequest) {
         if let Some(current) = self.current.as_mut().filter(|current| current.turn == turn) {
             current.cancel = Some(cancel.clone());
         }
     }
 
-    pub(crate) fn accepted(&mut self, prompt: &Prompt) {
+    pub(crate) fn accepted(&mut self, prompt: &TurnPrompt) {
         self.total += 1;
         let turn = self.total;
         if let Some(key) = &prompt.key {
@@ -55,7 +60,7 @@ impl Turns {
             self.remember_key(key_hash(key), number, text_digest(&prompt.text));
         }
         let accepted = Turn {
-            state: TurnState::Queued,
+            state: TurnProgress::Queued,
             prompt: prompt.text.as_str().into(),
             start_by: prompt.start_by.clone(),
             manner: prompt.manner,
@@ -64,13 +69,13 @@ impl Turns {
         };
         self.window.insert(turn, accepted);
         match prompt.manner {
-            Manner::Queue => self.queue.push_back(turn),
-            // Before what waits, behind others who were in the same hurry before.
-            Manner::Steer | Manner::Interrupt => {
+            SendMode::Queue => self.queue.push_back(turn),
+            // Put it before the waiting turns, behind earlier ones that were in the same hurry.
+            SendMode::Steer | SendMode::Interrupt => {
                 let in_a_hurry = |turn: &u64| {
                     self.open(*turn).is_some_and(|turn| match turn.manner {
-                        Manner::Steer | Manner::Interrupt => true,
-                        Manner::Queue => false,
+                        SendMode::Steer | SendMode::Interrupt => true,
+                        SendMode::Queue => false,
                     })
                 };
                 let at = self.queue.iter().take_while(|turn| in_a_hurry(turn)).count();
@@ -84,11 +89,11 @@ impl Turns {
         self.queue.retain(|queued| *queued != turn);
         match &mut self.current {
             Some(current) => current.steered.push(turn),
-            None => self.current = Some(Current { turn, output_from, steered: Vec::new(), cancel: None }),
+            None => self.current = Some(CurrentTurn { turn, output_from, steered: Vec::new(), cancel: None }),
         }
         if let Some(given) = self.open_mut(turn) {
-            let is_first_time = given.state == TurnState::Queued;
-            given.state = TurnState::Delivered;
+            let is_first_time = given.state == TurnProgress::Queued;
+            given.state = TurnProgress::Delivered;
             self.given_total += u64::from(is_first_time);
             self.last_given = self.last_given.max(turn);
         }
@@ -98,18 +103,18 @@ impl Turns {
 
     pub(crate) fn began(&mut self, turn: u64) {
         if let Some(begun) = self.open_mut(turn) {
-            begun.state = TurnState::Working;
+            begun.state = TurnProgress::Working;
         }
     }
 
-    /// The first end of a turn counts. The turn that has been over for the longest time makes room for it.
+    /// Ends a turn; only its first end counts. The turn that has been over for the longest time makes room for it.
     pub(crate) fn ended(&mut self, turn: u64, end: &TurnEnd, at_boot_ms: u64) {
         self.queue.retain(|queued| *queued != turn);
         if let Some(over) = self.open_mut(turn) {
-            over.state = TurnState::Over(end.state);
+            over.state = TurnProgress::Over(end.state);
             over.prompt = "".into();
             self.over.push_back(turn);
-            if end.state == Final::Done {
+            if end.state == FinalState::Done {
                 self.last_done = self.last_done.max(turn);
             }
         }
@@ -129,7 +134,7 @@ impl Turns {
         self.quiet_since_boot_ms = is_quiet.then_some(at_boot_ms);
     }
 
-    /// Somebody said how a turn ended, for the first time or later.
+    /// Remembers a reported end of a turn, the first or a later one.
     pub(crate) fn told(&mut self, turn: u64, end: &TurnEnd) {
         if let Some(over) = self.window.get_mut(&turn) {
             over.ends.push(end_digest(end));
@@ -142,16 +147,16 @@ impl Turns {
         self.queue.insert(to, turn);
     }
 
-    /// The digest of its key stays: a key belongs to the call that was accepted, and that had the first text.
+    /// Replaces the text. The digest of the key stays: a key belongs to the accepted call, which had the first text.
     pub(crate) fn edited(&mut self, turn: u64, text: &str) {
-        if let Some(known) = self.open_mut(turn).filter(|known| known.state == TurnState::Queued) {
+        if let Some(known) = self.open_mut(turn).filter(|known| known.state == TurnProgress::Queued) {
             known.prompt = text.into();
         }
     }
 }
 
-/// What makes an end known again that was told before. A version that computes it in another way keeps such an end once
-/// more, and nothing else follows.
+/// Digest of a turn's end, for recognising a repeated report. A version that computes it in another way keeps
+/// such an end once more, and nothing else follows.
 pub(super) fn end_digest(end: &TurnEnd) -> u64 {
     let mut hasher = StableHasher::default();
     end.hash(&mut hasher);

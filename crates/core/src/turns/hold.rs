@@ -1,63 +1,64 @@
-//! Why a queue does not go on, and who has it go on again.
+//! Holds: reasons why a queue does not go on, and how it is resumed.
 
-use super::Failure;
-use crate::{Actor, Boot, Event, Refusal, Session};
+use super::TurnFailure;
+use crate::{Actor, BootId, Event, Refusal, Session};
 
-/// Why a queue does not go on.
+/// Reason why a queue does not go on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Hold {
-    /// Somebody wanted that.
+pub enum QueueHold {
+    /// A user paused the queue.
     Paused {
-        /** Who. */
+        /** Client that asked. */
         by: Actor,
     },
-    /// Nobody knows what became of a turn, and what waits may build on it.
+    /// The end of a turn is unknown, and waiting turns may build on it.
     Unknown {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
     },
-    /// Somebody who is none of ours writes the conversation.
+    /// A process that is not ours writes the conversation.
     ForeignWriter {
-        /** Who, for people. */
+        /** The other writer, for people. */
         who: String,
     },
-    /// Somebody typed something into the terminal and did not send it: it would be joined with what waits.
+    /// A user typed text into the terminal and did not send it: the next turn would be joined with it.
     Draft,
-    /// The agent did not come as far as taking a turn.
+    /// The agent ended or failed before it took a turn.
     AgentFailed {
-        /** Why, for people. */
+        /** Reason, for people. */
         reason: String,
     },
-    /// A turn failed for a reason that is the model's: what waits would fail as well.
+    /// A turn failed because of the model: waiting turns would fail as well.
     ModelFailed {
-        /** Which. */
+        /** Number of the turn. */
         turn: u64,
-        /** What failed. */
-        failure: Failure,
-        /** Why, in the agent's words. */
+        /** Kind of failure. */
+        failure: TurnFailure,
+        /** Reason, in the agent's words. */
         reason: String,
     },
-    /// A turn failed for a reason that is the model's and may pass: its text is said again after a while.
+    /// A turn failed because of the model, which may pass: its text is sent again after a back-off.
     Retrying {
-        /** The turn that failed. */
+        /** Number of the turn that failed. */
         turn: u64,
-        /** What failed. */
-        failure: Failure,
-        /** Why, in the agent's words. */
+        /** Kind of failure. */
+        failure: TurnFailure,
+        /** Reason, in the agent's words. */
         reason: String,
-        /** The turn that says its text again. */
+        /** Number of the turn that repeats its text. */
         by: u64,
-        /** The number of that attempt, from 1 on. */
+        /** Number of that attempt, from 1 on. */
         attempt: u32,
         /** The boot on whose clock the back-off counts. */
-        boot: Boot,
-        /** When the back-off is over, on that clock. */
+        boot: BootId,
+        /** End of the back-off, on that clock. */
         until_boot_ms: u64,
     },
 }
 
-impl Hold {
-    /// Whether somebody has to act before the queue goes on. Who paused it knows that, and a back-off ends by itself.
+impl QueueHold {
+    /// True if a user has to act before the queue goes on. The user who paused it knows that, and a back-off ends
+    /// by itself.
     pub fn needs_someone(&self) -> bool {
         match self {
             Self::Unknown { .. }
@@ -69,7 +70,7 @@ impl Hold {
         }
     }
 
-    /// The turn that says the text of a failed one again, if the queue waits for that back-off.
+    /// Number of the turn that repeats the text of a failed one, if the queue waits for that back-off.
     pub(crate) fn retry(&self) -> Option<u64> {
         match self {
             Self::Retrying { by, .. } => Some(*by),
@@ -83,25 +84,25 @@ impl Hold {
     }
 }
 
-/// What a queue does behind a turn that failed for a reason that is the model's.
+/// Policy of a queue behind a turn that failed because of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnFailed {
-    /// It waits for somebody's word.
+    /// Wait for a user.
     #[default]
     Hold,
-    /// It goes on.
+    /// Go on.
     Continue,
-    /// The failed turn's text is said again after a back-off, if the failure may pass; otherwise it waits.
+    /// Send the failed turn's text again after a back-off, if the failure may pass; otherwise wait for a user.
     Retry,
 }
 
-/// Whether a queue goes on after a turn whose end is unknown.
+/// Policy of a queue behind a turn whose end is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnUnknown {
-    /// Not without somebody's word.
+    /// Wait for a user.
     #[default]
     Hold,
-    /// It does.
+    /// Go on.
     Continue,
 }
 
@@ -110,11 +111,16 @@ pub(crate) fn pause(session: &Session, by: Actor) -> Result<Vec<Event>, Refusal>
         return Err(Refusal::NoTurns);
     }
     Ok(match session.turns.hold {
-        Some(Hold::Paused { .. } | Hold::Unknown { .. } | Hold::ModelFailed { .. }) => vec![],
-        // The next run, or time, lifts these. A pause replaces them.
-        Some(Hold::ForeignWriter { .. } | Hold::AgentFailed { .. } | Hold::Draft | Hold::Retrying { .. })
+        Some(QueueHold::Paused { .. } | QueueHold::Unknown { .. } | QueueHold::ModelFailed { .. }) => vec![],
+        // The next run, or time, lifts these holds. A pause replaces them.
+        Some(
+            QueueHold::ForeignWriter { .. }
+            | QueueHold::AgentFailed { .. }
+            | QueueHold::Draft
+            | QueueHold::Retrying { .. },
+        )
         | None => {
-            vec![Event::QueueHeld { hold: Hold::Paused { by } }]
+            vec![Event::QueueHeld { hold: QueueHold::Paused { by } }]
         }
     })
 }

@@ -1,19 +1,19 @@
 //! Keys of all turns ever accepted, in little memory.
 //!
 //! Promise: a key of any age means its turn. A key costs 16 bytes; a copy of the map shares all but the latest keys.
-//! Not here: turns (see [`super::Turns`]), and the keys themselves: only their hashes are kept.
-//! Start with [`TurnKeys::find`]; [`key_hash`] and [`text_digest`] are the same in every version that reads a turn index.
+//! Not here: turns (see [`super::SessionTurns`]), and the keys themselves: only their hashes are kept.
+//! Start with [`TurnKeys::find`]. [`key_hash`] and [`text_digest`] are equal in every version that reads a turn index.
 
 use std::hash::Hasher;
 use std::sync::Arc;
 
-/// How many keys are unsorted. Sorting them in costs the length of the whole map, so it is done once for so many.
+/// Limit of the number of unsorted keys. Sorting them in costs the length of the whole map, so it is done in batches.
 const MOST_UNSORTED: usize = 256;
 
 /// The keys of all turns ever accepted.
 #[derive(Clone, Debug, Default)]
 pub struct TurnKeys {
-    /// By hash. Shared with copies: the decision about a batch works on a copy of the whole session.
+    /// Keys sorted by hash. Shared with copies: the decision about a batch works on a copy of the whole session.
     sorted: Arc<Vec<KnownKey>>,
     unsorted: Vec<KnownKey>,
 }
@@ -23,21 +23,21 @@ pub struct TurnKeys {
 pub struct KnownKey {
     /// [`key_hash`] of the key.
     pub hash: u64,
-    /// The number of the turn.
+    /// Number of the turn.
     pub turn: u32,
-    /// [`text_digest`] of the text it was accepted with.
+    /// [`text_digest`] of the text that the turn was accepted with.
     pub digest: u32,
 }
 
 impl TurnKeys {
-    /// The key of this hash.
+    /// Finds the key with this hash.
     pub fn find(&self, hash: u64) -> Option<KnownKey> {
         let sorted = self.sorted.binary_search_by_key(&hash, |known| known.hash).ok();
         let unsorted = || self.unsorted.iter().find(|known| known.hash == hash);
         sorted.map(|at| &self.sorted[at]).or_else(unsorted).copied()
     }
 
-    /// Adds a key. A hash that is known stays what it is: a key means the first turn it was accepted with.
+    /// Adds a key. A known hash stays: a key means the first turn that was accepted with it.
     pub fn remember(&mut self, key: KnownKey) {
         if self.find(key.hash).is_some() {
             return;
@@ -73,7 +73,7 @@ impl TurnKeys {
     }
 }
 
-/// Two maps are the same if they have the same keys, in whatever order these were added.
+/// Two maps are equal if they have equal keys, in whatever order these were added.
 impl PartialEq for TurnKeys {
     fn eq(&self, other: &Self) -> bool {
         let all = |keys: &Self| {
@@ -87,20 +87,20 @@ impl PartialEq for TurnKeys {
 
 impl Eq for TurnKeys {}
 
-/// The hash that a key of a turn is known by.
+/// Hash that identifies a key of a turn.
 pub fn key_hash(key: &str) -> u64 {
     let mut hasher = StableHasher::default();
     hasher.write(key.as_bytes());
     hasher.finish()
 }
 
-/// What makes the text known again that a key was used with.
+/// Digest of a prompt, for recognising the text that a key was used with.
 pub fn text_digest(text: &str) -> u32 {
     (key_hash(text) >> 32) as u32
 }
 
-/// FNV-1a with the last step of MurmurHash3. Unlike the hasher of the standard library it is the same in every build:
-/// what it made is in files.
+/// FNV-1a with the last step of MurmurHash3. Unlike the hasher of the standard library it is equal in every
+/// build: its hashes are stored in files.
 pub(super) struct StableHasher(u64);
 
 impl Default for StableHasher {
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(keys.iter().count(), 1);
     }
 
-    /// They are in files: a change needs another number of the format of those.
+    /// The hashes are stored in files: a change needs a new number of the format of those.
     #[test]
     fn hashes_are_the_same_in_every_build() {
         assert_eq!(key_hash(""), 0xefd0_1f60_ba99_2926);

@@ -1,18 +1,17 @@
-//! What becomes of turns that wait: given to the agent, withdrawn, put elsewhere, changed; and the one the agent
-//! has, broken off.
+//! Changes to waiting turns (give to the agent, withdraw, move, edit), and the interruption of the running one.
 
 use super::report::{expired, withdrawn};
-use super::send::can_be_said;
-use super::{CANCEL_PATIENCE, Cancel, Final, Hold, Turn, TurnEnd, TurnLookup, TurnState};
-use crate::{Actor, Event, Now, Refusal, Session};
+use super::send::check_prompt;
+use super::{CANCEL_PATIENCE, CancelRequest, FinalState, QueueHold, Turn, TurnEnd, TurnLookup, TurnProgress};
+use crate::{Actor, ClockReading, Event, Refusal, Session};
 
-/// Gives the due turn to the agent: on disk before the agent hears of it. If it is too late for that, it is
+/// Gives the due turn to the agent: on disk before the agent gets it. If it is too late for that, the turn is
 /// withdrawn instead.
 pub(crate) fn deliver(
     session: &Session,
     turn: u64,
     output_from: u64,
-    now: Now,
+    now: ClockReading,
 ) -> Result<Vec<Event>, Refusal> {
     if session.due_turn() != Some(turn) {
         return Err(Refusal::NotDue { turn });
@@ -26,26 +25,37 @@ pub(crate) fn deliver(
     Ok(vec![Event::TurnDelivered { turn, epoch: session.epoch, output_from }])
 }
 
-/// Withdraws what waits, and nothing else.
-pub(crate) fn withdraw(session: &Session, turn: u64, by: Actor, now: Now) -> Result<Vec<Event>, Refusal> {
+/// Withdraws a waiting turn, and refuses any other.
+pub(crate) fn withdraw(
+    session: &Session,
+    turn: u64,
+    by: Actor,
+    now: ClockReading,
+) -> Result<Vec<Event>, Refusal> {
     match session.turns.open(turn).map(|known| known.state) {
-        Some(TurnState::Delivered | TurnState::Working) => Err(Refusal::TurnStarted { turn }),
-        Some(TurnState::Queued | TurnState::Over(_)) | None => cancel(session, turn, by, now),
+        Some(TurnProgress::Delivered | TurnProgress::Working) => Err(Refusal::TurnStarted { turn }),
+        Some(TurnProgress::Queued | TurnProgress::Over(_)) | None => cancel(session, turn, by, now),
     }
 }
 
-/// Withdraws what waits; has the agent break off what it has.
-pub(crate) fn cancel(session: &Session, turn: u64, by: Actor, now: Now) -> Result<Vec<Event>, Refusal> {
+/// Withdraws a waiting turn; has the agent interrupt a running one.
+pub(crate) fn cancel(
+    session: &Session,
+    turn: u64,
+    by: Actor,
+    now: ClockReading,
+) -> Result<Vec<Event>, Refusal> {
     let known = known(session, turn)?;
     match known.state {
-        TurnState::Over(end) => Err(Refusal::TurnOver { turn, end: Some(end) }),
-        TurnState::Queued => {
-            let end = TurnEnd::without_answer(Final::Cancelled, format!("withdrawn by {}", who(&by)));
-            let is_retry = session.turns.hold.as_ref().and_then(Hold::retry) == Some(turn);
+        TurnProgress::Over(end) => Err(Refusal::TurnOver { turn, end: Some(end) }),
+        TurnProgress::Queued => {
+            let end =
+                TurnEnd::without_answer(FinalState::Cancelled, format!("withdrawn by {}", actor_label(&by)));
+            let is_retry = session.turns.hold.as_ref().and_then(QueueHold::retry) == Some(turn);
             let resumed = is_retry.then_some(Event::QueueResumed { by });
-            Ok(std::iter::once(over(turn, end, now)).chain(resumed).collect())
+            Ok(std::iter::once(turn_ended(turn, end, now)).chain(resumed).collect())
         }
-        TurnState::Delivered | TurnState::Working => match &session.turns.current {
+        TurnProgress::Delivered | TurnProgress::Working => match &session.turns.current {
             Some(current) if current.turn == turn && current.cancel.is_none() => {
                 Ok(vec![cancel_requested(turn, by, false, now)])
             }
@@ -57,39 +67,39 @@ pub(crate) fn cancel(session: &Session, turn: u64, by: Actor, now: Now) -> Resul
     }
 }
 
-pub(crate) fn cancel_requested(turn: u64, by: Actor, for_another: bool, now: Now) -> Event {
+pub(crate) fn cancel_requested(turn: u64, by: Actor, for_another: bool, now: ClockReading) -> Event {
     let until_boot_ms = now.boot_ms.saturating_add(CANCEL_PATIENCE.as_millis() as u64);
-    Event::CancelRequested { turn, cancel: Cancel { by, for_another, until_boot_ms } }
+    Event::CancelRequested { turn, cancel: CancelRequest { by, for_another, until_boot_ms } }
 }
 
-/// Puts a waiting turn at another place; 0 is the front.
-pub(crate) fn shift(session: &Session, turn: u64, to: u64) -> Result<Vec<Event>, Refusal> {
+/// Moves a waiting turn to another place; 0 is the front.
+pub(crate) fn move_turn(session: &Session, turn: u64, to: u64) -> Result<Vec<Event>, Refusal> {
     let known = known(session, turn)?;
     match known.state {
-        TurnState::Queued => {
+        TurnProgress::Queued => {
             let stays = session.turns.queue.iter().position(|queued| *queued == turn);
             let to = to.min(session.turns.queue.len().saturating_sub(1) as u64);
             Ok(if stays == usize::try_from(to).ok() { vec![] } else { vec![Event::QueueMoved { turn, to }] })
         }
-        TurnState::Over(end) => Err(Refusal::TurnOver { turn, end: Some(end) }),
-        TurnState::Delivered | TurnState::Working => Err(Refusal::TurnStarted { turn }),
+        TurnProgress::Over(end) => Err(Refusal::TurnOver { turn, end: Some(end) }),
+        TurnProgress::Delivered | TurnProgress::Working => Err(Refusal::TurnStarted { turn }),
     }
 }
 
-/// Has a waiting turn say something else. Its number, its place, its key and whatever else was asked of it stay.
+/// Replaces the text of a waiting turn. Its number, place, key and other settings stay.
 pub(crate) fn edit(session: &Session, turn: u64, text: String, by: Actor) -> Result<Vec<Event>, Refusal> {
     let known = known(session, turn)?;
     match known.state {
-        TurnState::Queued => {
-            can_be_said(session, &text)?;
+        TurnProgress::Queued => {
+            check_prompt(session, &text)?;
             Ok(if *known.prompt == *text { vec![] } else { vec![Event::TurnEdited { turn, text, by }] })
         }
-        TurnState::Over(end) => Err(Refusal::TurnOver { turn, end: Some(end) }),
-        TurnState::Delivered | TurnState::Working => Err(Refusal::TurnStarted { turn }),
+        TurnProgress::Over(end) => Err(Refusal::TurnOver { turn, end: Some(end) }),
+        TurnProgress::Delivered | TurnProgress::Working => Err(Refusal::TurnStarted { turn }),
     }
 }
 
-/// The turn of this number, unless it is long over or was never accepted.
+/// Finds a turn, unless it is long over or was never accepted.
 fn known(session: &Session, turn: u64) -> Result<&Turn, Refusal> {
     match session.turns.find(turn) {
         TurnLookup::Here(known) => Ok(known),
@@ -98,10 +108,10 @@ fn known(session: &Session, turn: u64) -> Result<&Turn, Refusal> {
     }
 }
 
-pub(super) fn over(turn: u64, end: TurnEnd, now: Now) -> Event {
+pub(super) fn turn_ended(turn: u64, end: TurnEnd, now: ClockReading) -> Event {
     Event::TurnEnded { turn, end, at_boot_ms: now.boot_ms }
 }
 
-pub(super) fn who(by: &Actor) -> String {
+pub(super) fn actor_label(by: &Actor) -> String {
     if by.place.is_empty() { format!("process {}", by.pid) } else { by.place.clone() }
 }

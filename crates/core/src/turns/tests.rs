@@ -1,6 +1,6 @@
-//! The rules of turns, as sentences, in a file for each kind. What holds in any life is in `tests/lives.rs`.
+//! The rules of turns, as sentences, in a file for each kind. Properties of any life are in `tests/lives.rs`.
 //!
-//! Start with [`Story`], which all of them tell.
+//! Start with [`TurnsScenario`], which all of them tell.
 
 mod accept;
 mod asks;
@@ -18,12 +18,12 @@ mod window;
 use std::time::Duration;
 
 use super::{
-    Able, Ask, AskKind, AskOption, CANCEL_PATIENCE, Final, Manner, Prompt, StartBy, TurnEnd, TurnLookup,
-    TurnState,
+    AgentCapabilities, AgentQuestion, CANCEL_PATIENCE, FinalState, QuestionOption, QuestionOptionKind,
+    SendMode, StartDeadline, TurnEnd, TurnLookup, TurnProgress, TurnPrompt,
 };
 use crate::{
-    Actor, Boot, Boundary, Command, Effect, Event, Exit, Now, Observation, Policy, Process, Refusal, Session,
-    Spec, decide, effects, observe,
+    Actor, BootId, ClockReading, Command, Effect, Event, Observation, ProcessExit, ProcessRef, Refusal,
+    RunBoundary, Session, SessionPolicy, SessionSpec, decide, effects, observe,
 };
 
 const IDLE_MS: u64 = 60_000;
@@ -33,71 +33,74 @@ fn actor(pid: u32) -> Actor {
     Actor { pid, uid: Some(0), place: format!("pts/{pid}") }
 }
 
-fn prompt(text: &str) -> Prompt {
-    Prompt {
+fn prompt(text: &str) -> TurnPrompt {
+    TurnPrompt {
         by: actor(1),
         text: text.to_owned(),
         key: None,
         start_by: None,
-        manner: Manner::Queue,
+        manner: SendMode::Queue,
         retry: None,
     }
 }
 
-fn keyed(text: &str, key: &str) -> Prompt {
-    Prompt { key: Some(key.to_owned()), ..prompt(text) }
+fn keyed(text: &str, key: &str) -> TurnPrompt {
+    TurnPrompt { key: Some(key.to_owned()), ..prompt(text) }
 }
 
-fn hurried(text: &str, manner: Manner) -> Prompt {
-    Prompt { manner, ..prompt(text) }
+fn hurried(text: &str, manner: SendMode) -> TurnPrompt {
+    TurnPrompt { manner, ..prompt(text) }
 }
 
-fn end(state: Final) -> TurnEnd {
+fn end(state: FinalState) -> TurnEnd {
     let answer = format!("it is {state:?}");
     let (input_tokens, output_tokens) = (Some(1), Some(2));
     TurnEnd { input_tokens, output_tokens, reason: None, answer, ..TurnEnd::without_answer(state, "") }
 }
 
-fn ask(request: &str) -> Ask {
-    let option = |id: &str, kind| AskOption { id: id.to_owned(), name: id.to_owned(), kind };
-    Ask {
+fn ask(request: &str) -> AgentQuestion {
+    let option = |id: &str, kind| QuestionOption { id: id.to_owned(), name: id.to_owned(), kind };
+    AgentQuestion {
         request: request.to_owned(),
         tool: "Bash".to_owned(),
         detail: "rm -r build".to_owned(),
-        options: vec![option("yes", AskKind::AllowOnce), option("no", AskKind::RejectOnce)],
+        options: vec![
+            option("yes", QuestionOptionKind::AllowOnce),
+            option("no", QuestionOptionKind::RejectOnce),
+        ],
         takes_reason: true,
-        ..Ask::default()
+        ..AgentQuestion::default()
     }
 }
 
 /// The life of a session whose agent takes turns.
-struct Story {
+struct TurnsScenario {
     session: Session,
     events: Vec<Event>,
-    now: Now,
+    now: ClockReading,
     boot: u32,
 }
 
-impl Story {
+impl TurnsScenario {
     /// A session that was just made.
-    fn new(policy: Policy) -> Self {
-        let now = Now { wall_ms: 1_000_000, boot_ms: 1000 };
+    fn new(policy: SessionPolicy) -> Self {
+        let now = ClockReading { wall_ms: 1_000_000, boot_ms: 1000 };
         let mut story = Self { session: Session::default(), events: Vec::new(), now, boot: 1 };
-        let spec = Spec { driver: "acp".to_owned(), policy, ..Spec::default() };
+        let spec = SessionSpec { driver: "acp".to_owned(), policy, ..SessionSpec::default() };
         story.order(Command::Create { spec, name: None }).expect("a new session");
         story
     }
 
-    /// One whose agent waits for turns.
-    fn ready(policy: Policy) -> Self {
+    /// A session whose agent waits for turns.
+    fn ready(policy: SessionPolicy) -> Self {
         let mut story = Self::new(policy);
         story.start_ready();
         story
     }
 
-    /// One whose agent works on turn 1, while what follows waits.
+    /// A session whose agent works on turn 1, while the turns after it wait.
     fn working(waiting: &[&str]) -> Self {
-        let mut story = Self::ready(Policy::default());
+        let mut story = Self::ready(SessionPolicy::default());
         story.send(prompt("the first")).expect("there is room");
         story.deliver();
         story.see(Observation::TurnBegan { turn: 1 });
@@ -107,16 +110,16 @@ impl Story {
         story
     }
 
-    fn process(&self, pid: u32) -> Process {
-        Process { pid, start_ticks: 1, boot: self.boot() }
+    fn process(&self, pid: u32) -> ProcessRef {
+        ProcessRef { pid, start_ticks: 1, boot: self.boot() }
     }
 
-    fn boot(&self) -> Boot {
-        Boot(format!("boot {}", self.boot))
+    fn boot(&self) -> BootId {
+        BootId(format!("boot {}", self.boot))
     }
 
-    fn in_ms(&self, ms: u64) -> Option<StartBy> {
-        Some(StartBy { boot: self.boot(), boot_ms: self.now.boot_ms + ms })
+    fn in_ms(&self, ms: u64) -> Option<StartDeadline> {
+        Some(StartDeadline { boot: self.boot(), boot_ms: self.now.boot_ms + ms })
     }
 
     fn start(&mut self) -> Result<Vec<Event>, Refusal> {
@@ -125,7 +128,7 @@ impl Story {
             epoch: self.session.epoch.next(),
             keeper,
             output_from: 0,
-            boundary: Boundary::default(),
+            boundary: RunBoundary::default(),
         })
     }
 
@@ -133,24 +136,24 @@ impl Story {
         self.start().expect("nothing runs");
         let (epoch, agent) = (self.session.epoch, self.process(8));
         self.see(Observation::Spawned { epoch, agent });
-        self.see(Observation::AgentReady { epoch, able: Able { steer: true, resume: true } });
+        self.see(Observation::AgentReady { epoch, able: AgentCapabilities { steer: true, resume: true } });
     }
 
     /// The agent ends by itself, and nothing of it is left.
     fn end_run(&mut self) {
         let epoch = self.session.epoch;
-        self.see(Observation::Exited { epoch, exit: Exit::Code(1), oom: false });
+        self.see(Observation::Exited { epoch, exit: ProcessExit::Code(1), oom: false });
         self.see(Observation::Empty { epoch });
     }
 
-    /// The keeper dies; another one replays what there is, and reports that.
+    /// The keeper dies; another one replays the journal, and reports that.
     fn keeper_dies(&mut self) {
         self.session = Session::replay(&self.events);
         let epoch = self.session.epoch;
         self.see(Observation::KeeperGone { epoch });
     }
 
-    /// The host starts again; its clock does, too.
+    /// The host starts again, and its clock as well.
     fn reboot(&mut self) {
         self.boot += 1;
         self.now.boot_ms = 500;
@@ -178,7 +181,7 @@ impl Story {
         self.events.extend_from_slice(events);
     }
 
-    fn send(&mut self, prompt: Prompt) -> Result<Vec<Event>, Refusal> {
+    fn send(&mut self, prompt: TurnPrompt) -> Result<Vec<Event>, Refusal> {
         self.order(Command::Send { prompt })
     }
 
@@ -194,7 +197,7 @@ impl Story {
         self.order(Command::Stop { by: actor(9), grace: Duration::ZERO }).expect("stopping is never refused");
     }
 
-    /// Does what [`Effect::Deliver`] asks for, and says which turn that was.
+    /// Performs [`Effect::Deliver`], and returns the number of that turn.
     fn deliver(&mut self) -> u64 {
         let due = self.owed().into_iter().find_map(|effect| match effect {
             Effect::Deliver { turn } => Some(turn),
@@ -213,7 +216,7 @@ impl Story {
         turn
     }
 
-    fn over(&mut self, turn: u64, state: Final) -> Vec<Event> {
+    fn over(&mut self, turn: u64, state: FinalState) -> Vec<Event> {
         self.see(Observation::TurnOver { turn, end: end(state) })
     }
 
@@ -241,9 +244,9 @@ impl Story {
         })
     }
 
-    fn state(&self, turn: u64) -> TurnState {
+    fn state(&self, turn: u64) -> TurnProgress {
         let ended = self.events.iter().find_map(|event| match event {
-            Event::TurnEnded { turn: over, end, .. } if *over == turn => Some(TurnState::Over(end.state)),
+            Event::TurnEnded { turn: over, end, .. } if *over == turn => Some(TurnProgress::Over(end.state)),
             _ => None,
         });
         match self.session.turns.find(turn) {

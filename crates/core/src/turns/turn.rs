@@ -1,91 +1,91 @@
-//! One turn: what was asked for, where it stands, how it ended.
+//! A single turn: its prompt, its state, its end.
 //!
-//! Start with [`Turn`] and [`TurnState`]; [`Prompt`] is what a caller brings, [`TurnEnd`] what is left.
+//! Start with [`Turn`] and [`TurnProgress`]. A caller brings a [`TurnPrompt`], and a [`TurnEnd`] is the result.
 
 use std::sync::Arc;
 
-use crate::{Actor, Boot};
+use crate::{Actor, BootId};
 
 /// One accepted input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turn {
-    /// Where it stands.
-    pub state: TurnState,
-    /// What to say, until that is no longer needed.
+    /// State of the turn.
+    pub state: TurnProgress,
+    /// Text of the prompt, until it is no longer needed.
     pub prompt: Arc<str>,
-    /// It is withdrawn if the agent does not have it by then, on the boot clock.
-    pub start_by: Option<StartBy>,
-    /// How it meets a turn that is running.
-    pub manner: Manner,
-    /// The failed turn whose text it says again.
-    pub retry: Option<Retry>,
-    /// What makes every end that was told of it known again.
+    /// Time limit: the turn is withdrawn if the agent does not have it by then.
+    pub start_by: Option<StartDeadline>,
+    /// Manner in which it meets a running turn.
+    pub manner: SendMode,
+    /// Failed turn whose text it repeats.
+    pub retry: Option<TurnRetry>,
+    /// Digests of all its reported ends, for recognising repeated reports.
     pub ends: Vec<u64>,
 }
 
-/// A moment until which a turn has to be with the agent.
+/// Time by which the agent must have a turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StartBy {
-    /// Of which boot.
-    pub boot: Boot,
-    /// On its clock.
+pub struct StartDeadline {
+    /// Boot that the time belongs to.
+    pub boot: BootId,
+    /// Time on the clock of that boot.
     pub boot_ms: u64,
 }
 
-/// The turn an agent has.
+/// Turn that an agent has.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Current {
-    /// Which.
+pub struct CurrentTurn {
+    /// Number of the turn.
     pub turn: u64,
-    /// Where its output begins.
+    /// Offset at which its output begins.
     pub output_from: u64,
     /// Turns whose text was added to it.
     pub steered: Vec<u64>,
-    /// Somebody wants it broken off.
-    pub cancel: Option<Cancel>,
+    /// Request to interrupt it, if there is one.
+    pub cancel: Option<CancelRequest>,
 }
 
-/// Somebody wants a turn broken off.
+/// Request to interrupt a turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Cancel {
-    /// Who.
+pub struct CancelRequest {
+    /// Client that asked.
     pub by: Actor,
-    /// For another turn, rather than for its own sake.
+    /// True if the turn is interrupted for another turn, rather than cancelled.
     pub for_another: bool,
-    /// When patience with the agent ends, on the boot clock.
+    /// Time at which patience with the agent ends, on the boot clock.
     pub until_boot_ms: u64,
 }
 
-/// Where a turn stands.
+/// State of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TurnState {
-    /// On disk, and waiting.
+pub enum TurnProgress {
+    /// The turn is on disk, and waits.
     Queued,
-    /// On its way to the agent, or there.
+    /// The turn was given to the agent, or is on its way there.
     Delivered,
-    /// The agent said that it has it.
+    /// The agent confirmed the turn.
     Working,
-    /// Over, in this way.
-    Over(Final),
+    /// The turn is over, with this final state.
+    Over(FinalState),
 }
 
-/// How a turn ended. Once, and for good.
+/// Final state of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Final {
-    /// The agent said so.
+pub enum FinalState {
+    /// The agent reported success.
     Done,
-    /// The agent, or its end, said so.
+    /// The agent, or its end, reported a failure.
     Failed,
-    /// Somebody wanted that.
+    /// A client cancelled the turn.
     Cancelled,
-    /// Cut off, and proven not to have been finished.
+    /// The turn was interrupted, and is proven not to have been finished.
     Interrupted,
-    /// With the agent, and nobody can prove how it ended.
+    /// The agent had the turn, and nothing proves how it ended.
     Unknown,
 }
 
-impl TurnState {
-    /// Whether it will not change any more.
+impl TurnProgress {
+    /// True if the state does not change any more.
     pub fn is_over(self) -> bool {
         match self {
             Self::Over(_) => true,
@@ -94,53 +94,53 @@ impl TurnState {
     }
 }
 
-/// How a turn meets one that is running.
+/// Manner of a turn that arrives while another one runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Manner {
-    /// It waits.
+pub enum SendMode {
+    /// Wait for the end of the running turn.
     #[default]
     Queue,
-    /// Its text is added to the running turn.
+    /// Add the text to the running turn.
     Steer,
-    /// The running turn is broken off for it.
+    /// Interrupt the running turn.
     Interrupt,
 }
 
-/// How a turn ended, in full.
+/// End of a turn, with its answer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TurnEnd {
-    /// How.
-    pub state: Final,
-    /// Why it is not done, for people.
+    /// Final state of the turn.
+    pub state: FinalState,
+    /// Reason why it is not done, for people.
     pub reason: Option<String>,
-    /// What the agent said.
+    /// Answer of the agent.
     pub answer: String,
-    /// Whether that is only the beginning of it: the rest is in the output.
+    /// True if `answer` is only the beginning: the rest is in the output.
     pub cut: bool,
-    /// What it read and wrote, if it said so.
+    /// Input tokens that the agent used, if it reported them.
     pub input_tokens: Option<u64>,
-    /// The same for what it wrote.
+    /// Output tokens that the agent used, if it reported them.
     pub output_tokens: Option<u64>,
-    /// What failed, of a turn that did.
-    pub failure: Failure,
+    /// Kind of failure, if the turn failed.
+    pub failure: TurnFailure,
 }
 
-/// What made a turn fail, as far as its agent told.
+/// Kind of failure of a turn, as far as its agent reported it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Failure {
-    /// Anything else, or nothing: the next turn may do better.
+pub enum TurnFailure {
+    /// Any other failure, or none: the next turn may succeed.
     #[default]
     Other,
     /// The model's server refused: a rate limit or a usage limit.
     Limit,
-    /// The model's server has too much to do.
+    /// The model's server is overloaded.
     Overloaded,
     /// The model's server did not accept the login or the key.
     Login,
 }
 
-impl Failure {
-    /// The words people see.
+impl TurnFailure {
+    /// Words that people see.
     pub fn words(self) -> &'static str {
         match self {
             Self::Other => "failure",
@@ -150,16 +150,16 @@ impl Failure {
         }
     }
 
-    /// Whether the model refused, rather than the turn: what waits would fail as well.
-    pub fn is_of_model(self) -> bool {
+    /// True if the model refused the turn: waiting turns would fail as well.
+    pub fn is_model_failure(self) -> bool {
         match self {
             Self::Limit | Self::Overloaded | Self::Login => true,
             Self::Other => false,
         }
     }
 
-    /// Whether it may pass by itself. A login does not.
-    pub fn may_pass(self) -> bool {
+    /// True if the failure may pass by itself. A rejected login does not.
+    pub fn is_transient(self) -> bool {
         match self {
             Self::Limit | Self::Overloaded => true,
             Self::Login | Self::Other => false,
@@ -168,36 +168,36 @@ impl Failure {
 }
 
 impl TurnEnd {
-    /// An end without an answer.
-    pub fn without_answer(state: Final, reason: impl Into<String>) -> Self {
+    /// Makes an end without an answer.
+    pub fn without_answer(state: FinalState, reason: impl Into<String>) -> Self {
         let (answer, reason) = (String::new(), Some(reason.into()));
-        let failure = Failure::Other;
+        let failure = TurnFailure::Other;
         Self { state, reason, answer, cut: false, input_tokens: None, output_tokens: None, failure }
     }
 }
 
-/// What a caller wants said.
+/// A prompt of a client, with its settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Prompt {
-    /// Who wants it.
+pub struct TurnPrompt {
+    /// Client that sends it.
     pub by: Actor,
-    /// What.
+    /// Text of the prompt.
     pub text: String,
-    /// What makes the call repeatable.
+    /// Key that makes the call repeatable.
     pub key: Option<String>,
-    /// It has to be with the agent by then.
-    pub start_by: Option<StartBy>,
-    /// How it meets a turn that is running.
-    pub manner: Manner,
-    /// The failed turn whose text it says again.
-    pub retry: Option<Retry>,
+    /// Time by which the agent must have the turn.
+    pub start_by: Option<StartDeadline>,
+    /// Manner in which it meets a running turn.
+    pub manner: SendMode,
+    /// Failed turn whose text it repeats.
+    pub retry: Option<TurnRetry>,
 }
 
-/// A turn that says the text of a failed one again.
+/// Origin of a turn that repeats the text of a failed one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Retry {
-    /// The turn that failed first.
+pub struct TurnRetry {
+    /// Number of the turn that failed first.
     pub of: u64,
-    /// The number of this attempt, from 1 on.
+    /// Number of this attempt, from 1 on.
     pub attempt: u32,
 }

@@ -1,31 +1,30 @@
-//! What an agent says in a turn, put together from pieces.
+//! Answer of a turn, joined from its pieces.
 //!
-//! Promise: the pieces passed on, one after the other, are the answer, as far as it is kept; messages of
-//! their own have a blank line between them.
-//! Not here: which pieces belong to a turn (the driver knows).
-//! Start with [`Answer::piece`].
+//! Promise: the returned pieces, joined, are the kept answer; separate messages have a blank line between them.
+//! Not here: the turn that a piece belongs to (the driver knows it).
+//! Start with [`AcpAnswer::piece`].
 
-use super::tool::MAX_ID_BYTES;
+use super::tool_call::MAX_ID_BYTES;
 use crate::MAX_ANSWER_BYTES;
 
-/// How much of a notice is kept.
+/// Size limit of a kept notice.
 pub(super) const MAX_NOTICE_BYTES: usize = 1 << 10;
 
-/// The text of a turn so far.
+/// Text of a turn so far.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct AcpAnswer {
     pub(super) text: String,
     pub(super) cut: bool,
-    /// Which message the last piece was of, if it said so.
+    /// Id of the message of the last piece, if the agent gave one.
     message: Option<String>,
-    /// Something else came since the last piece.
+    /// True if something else came since the last piece.
     is_apart: bool,
-    /// The last notice, or piece that was of no message: agents say in such what went wrong.
+    /// The last notice, or piece without a message id: agents report errors in these.
     pub(super) notice: String,
 }
 
-impl Answer {
-    /// Takes in a piece; what to pass on.
+impl AcpAnswer {
+    /// Takes a piece. Returns the text to pass on.
     pub(super) fn piece(&mut self, message: Option<&str>, piece: &str) -> String {
         let message = message.map(|id| &id[..id.floor_char_boundary(MAX_ID_BYTES)]);
         let is_another = match message {
@@ -47,7 +46,7 @@ impl Answer {
         said
     }
 
-    /// A tool was called: what comes after it is something else, if it does not say otherwise.
+    /// Notes a tool call: the next piece belongs to another message, unless its id says otherwise.
     pub(super) fn apart(&mut self) {
         self.is_apart = true;
     }

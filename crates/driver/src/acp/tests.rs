@@ -1,18 +1,18 @@
-//! The driver against lines of real agents (recorded: claude-agent-acp 0.99.1, codex-acp 2.6.0), against what
-//! they might say, and against nonsense.
+//! The driver against lines of real agents (recorded: claude-agent-acp 0.99.1, codex-acp 2.6.0), against possible
+//! lines, and against nonsense.
 //!
-//! Start with [`Talk`], which all of them have.
+//! Start with [`AcpTestRun`], which all of these tests use.
 
-mod asks;
-mod nonsense;
-mod open;
+mod conversation;
+mod fuzz;
 mod recorded;
+mod requests;
 mod turn;
 
-use berth_core::Ask;
+use berth_core::AgentQuestion;
 
 use super::*;
-use crate::Context;
+use crate::ContextUsage;
 use crate::common::chosen;
 
 const CLAUDE: &str = include_str!("claude.jsonl");
@@ -23,23 +23,23 @@ const CODEX_LOAD: &str = include_str!("codex-load.jsonl");
 
 const SESSION: &str = "00000001-1111-4111-8111-111111111111";
 
-/// A driver, what it wrote and what it told.
-struct Talk {
-    driver: Acp,
+/// A driver, its output and its updates.
+struct AcpTestRun {
+    driver: AcpDriver,
     sent: Vec<Value>,
-    updates: Vec<Update>,
+    updates: Vec<AgentUpdate>,
 }
 
-impl Talk {
-    fn new(begin: &Begin) -> Self {
-        let mut talk = Self { driver: Acp::new(), sent: Vec::new(), updates: Vec::new() };
+impl AcpTestRun {
+    fn new(begin: &ConversationStart) -> Self {
+        let mut talk = Self { driver: AcpDriver::new(), sent: Vec::new(), updates: Vec::new() };
         talk.with(|driver, out| driver.begin(begin, "/project", out));
         talk
     }
 
-    /// With an agent that offers everything, and a conversation.
+    /// A talk with an agent that offers everything, in an open conversation.
     fn ready() -> Self {
-        let mut talk = Self::new(&Begin::New { id: None });
+        let mut talk = Self::new(&ConversationStart::New { id: None });
         talk.hear_json(introduction());
         talk.hear_json(json!({"id": "berth-open", "result": {"sessionId": SESSION}}));
         talk.updates.clear();
@@ -47,8 +47,8 @@ impl Talk {
         talk
     }
 
-    fn with(&mut self, call: impl FnOnce(&mut Acp, &mut Out)) {
-        let mut out = Out::default();
+    fn with(&mut self, call: impl FnOnce(&mut AcpDriver, &mut DriverOutput)) {
+        let mut out = DriverOutput::default();
         call(&mut self.driver, &mut out);
         self.updates.extend(out.updates);
         for line in out.bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -92,9 +92,9 @@ impl Talk {
         self.hear_json(json!({"id": id, "method": "session/request_permission", "params": params}));
     }
 
-    /// Hears the agent's side of a recording, and does what a keeper would: gives the next prompt when
-    /// there is room, answers what is asked. `None` for an answer is an interrupt.
-    fn play(&mut self, recording: &str, prompts: &[&str], mut answers: &[Option<AskKind>]) {
+    /// Reads the agent's side of a recording, and acts as a keeper would: gives the next prompt when there is room, and
+    /// answers questions. `None` for an answer is an interrupt.
+    fn play(&mut self, recording: &str, prompts: &[&str], mut answers: &[Option<QuestionOptionKind>]) {
         let mut prompts = (1..).zip(prompts);
         let mut running = 0;
         let mut seen = self.updates.len();
@@ -104,9 +104,9 @@ impl Talk {
                 let update = self.updates[seen].clone();
                 seen += 1;
                 let is_free = match &update {
-                    Update::Ready => true,
-                    Update::Ended { turn, .. } => *turn == running,
-                    Update::Asks { ask } => {
+                    AgentUpdate::Ready => true,
+                    AgentUpdate::Ended { turn, .. } => *turn == running,
+                    AgentUpdate::Asks { ask } => {
                         let (answer, rest) = answers.split_first().expect("an answer");
                         answers = rest;
                         match answer {
@@ -125,14 +125,14 @@ impl Talk {
         }
     }
 
-    fn choose(&mut self, ask: &Ask, kind: AskKind) {
+    fn choose(&mut self, ask: &AgentQuestion, kind: QuestionOptionKind) {
         let option = ask.options.iter().find(|option| option.kind == kind).expect("an option");
         self.with(|driver, out| driver.answer(&ask.request, &chosen(&option.id), out));
     }
 
     fn said(&self) -> String {
         let said = self.updates.iter().filter_map(|update| match update {
-            Update::Said { text } => Some(text.as_str()),
+            AgentUpdate::Said { text } => Some(text.as_str()),
             _ => None,
         });
         said.collect()
@@ -140,15 +140,15 @@ impl Talk {
 
     fn ends(&self) -> Vec<(u64, &TurnEnd)> {
         let ends = self.updates.iter().filter_map(|update| match update {
-            Update::Ended { turn, end } => Some((*turn, end)),
+            AgentUpdate::Ended { turn, end } => Some((*turn, end)),
             _ => None,
         });
         ends.collect()
     }
 
-    fn contexts(&self) -> Vec<Context> {
+    fn contexts(&self) -> Vec<ContextUsage> {
         let contexts = self.updates.iter().filter_map(|update| match update {
-            Update::Context { context } => Some(*context),
+            AgentUpdate::Context { context } => Some(*context),
             _ => None,
         });
         contexts.collect()
@@ -160,7 +160,7 @@ impl Talk {
 
     fn remarks(&self) -> Vec<&str> {
         let remarks = self.updates.iter().filter_map(|update| match update {
-            Update::Remark { what } => Some(what.as_str()),
+            AgentUpdate::Remark { what } => Some(what.as_str()),
             _ => None,
         });
         remarks.collect()
@@ -179,7 +179,7 @@ fn sent_in(recording: &str) -> Vec<Value> {
     sent.map(|line| serde_json::from_str(line).expect("a recording is JSON")).collect()
 }
 
-/// Every line that a real agent wrote.
+/// All lines that real agents wrote.
 fn real_lines() -> Vec<&'static str> {
     let all = [CLAUDE, CLAUDE_LATE, CODEX, CODEX_ASKS, CODEX_LOAD];
     all.iter().flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("<-- ")).collect()

@@ -1,20 +1,20 @@
-//! What the agent tells by itself: pieces of its answer, its tools, notices.
+//! Notifications of the agent: pieces of its answer, its tools, notices.
 
 use agent_client_protocol_schema::v1::{CLIENT_METHOD_NAMES, PROTOCOL_LEVEL_METHOD_NAMES};
 use serde_json::Value;
 
 use super::answer::MAX_NOTICE_BYTES;
-use super::asks::name_of;
-use super::tool;
-use super::tool::MAX_ID_BYTES;
-use super::{Acp, MAX_SHOWN_BYTES, MOST_NOTICES};
-use crate::{Out, Update};
+use super::requests::name_of;
+use super::tool_call;
+use super::tool_call::MAX_ID_BYTES;
+use super::{AcpDriver, MAX_SHOWN_BYTES, MOST_NOTICES};
+use crate::{AgentUpdate, DriverOutput};
 
-impl Acp {
-    /// The agent tells something.
-    pub(super) fn told(&mut self, method: &str, params: &Value, out: &mut Out) {
+impl AcpDriver {
+    /// Handles a notification.
+    pub(super) fn told(&mut self, method: &str, params: &Value, out: &mut DriverOutput) {
         if method == CLIENT_METHOD_NAMES.session_update {
-            self.updated(params, out);
+            self.on_session_update(params, out);
         } else if method == PROTOCOL_LEVEL_METHOD_NAMES.cancel_request {
             let request = name_of(&params["requestId"]);
             let at = self.asked.iter().position(|asked| Some(&asked.request) == request.as_ref());
@@ -23,12 +23,12 @@ impl Acp {
             }
         } else if method == "_auth/status_update" && params["authStatus"]["kind"] == "none" {
             let said = params["authStatus"]["label"].as_str().unwrap_or("not logged in");
-            self.remark(format!("the agent says: {}", tool::line(said, MAX_SHOWN_BYTES)), out);
+            self.remark(format!("the agent says: {}", tool_call::line(said, MAX_SHOWN_BYTES)), out);
         }
     }
 
-    fn updated(&mut self, params: &Value, out: &mut Out) {
-        // Agents that have agents of their own tell of their sessions, too.
+    fn on_session_update(&mut self, params: &Value, out: &mut DriverOutput) {
+        // Agents with sub-agents also send updates of their sessions.
         let of = params["sessionId"].as_str();
         if self.session.as_deref().is_some_and(|session| of != Some(session)) {
             return;
@@ -38,7 +38,7 @@ impl Acp {
             "agent_message_chunk" => self.said(update, out),
             "agent_thought_chunk" => {
                 self.began(out);
-                self.does("thinking", "", out);
+                self.set_activity("thinking", "", out);
             }
             "tool_call" | "tool_call_update" => {
                 self.began(out);
@@ -46,28 +46,28 @@ impl Acp {
                     turn.answer.apart();
                 }
                 if let Some(call) = self.calls.hear(update) {
-                    self.does(&call.tool(), &tool::line(call.detail(), MAX_SHOWN_BYTES), out);
+                    self.set_activity(&call.tool(), &tool_call::line(call.detail(), MAX_SHOWN_BYTES), out);
                 }
             }
             "plan" => self.began(out),
             "notice" => self.noticed(update, out),
             "session_info_update" => self.informed(&update["_meta"], out),
             "usage_update" => {
-                // What is heard late is a run of the past, with other turns in it.
+                // A late driver reads a past run with other turns in it.
                 if !self.is_late {
                     out.holds(update["used"].as_u64(), update["size"].as_u64());
                 }
                 if !update["_meta"]["_claude/origin"].is_null() {
-                    self.tell_late(out);
+                    self.report_late_output(out);
                 }
             }
-            // Commands, modes, settings, and what there will be next year: nothing that a turn needs.
+            // Commands, modes, settings, and new kinds of updates: a turn needs none of them.
             _ => {}
         }
     }
 
-    /// A piece of the answer, or of what comes after one.
-    fn said(&mut self, update: &Value, out: &mut Out) {
+    /// A piece of the answer, or of later text.
+    fn said(&mut self, update: &Value, out: &mut DriverOutput) {
         let Some(piece) = update["content"]["text"].as_str().filter(|piece| !piece.is_empty()) else {
             return;
         };
@@ -78,8 +78,8 @@ impl Acp {
             Some(turn) => {
                 let text = turn.answer.piece(message, piece);
                 if is_live {
-                    self.does("writing", "", out);
-                    out.update(Update::Said { text });
+                    self.set_activity("writing", "", out);
+                    out.update(AgentUpdate::Said { text });
                 }
             }
             None if is_live && self.last.is_some() => drop(self.late.piece(message, piece)),
@@ -87,14 +87,14 @@ impl Acp {
         }
     }
 
-    /// Something for people that is no part of the conversation.
-    fn noticed(&mut self, update: &Value, out: &mut Out) {
+    /// A notice for the user, which is not part of the conversation.
+    fn noticed(&mut self, update: &Value, out: &mut DriverOutput) {
         let title = update["title"].as_str().unwrap_or_default();
         let said = match update["description"].as_str() {
             Some(description) => format!("{title}: {description}"),
             None => title.to_owned(),
         };
-        let said = tool::line(&said, MAX_NOTICE_BYTES);
+        let said = tool_call::line(&said, MAX_NOTICE_BYTES);
         if let Some(turn) = &mut self.turn
             && update["severity"] == "error"
         {
@@ -110,7 +110,7 @@ impl Acp {
         self.remark(format!("the agent says: {said}"), out);
     }
 
-    fn informed(&mut self, meta: &Value, out: &mut Out) {
+    fn informed(&mut self, meta: &Value, out: &mut DriverOutput) {
         if let Some(status) = meta["codex"]["threadStatus"]["type"].as_str()
             && let Some(turn) = &mut self.turn
         {
@@ -119,11 +119,11 @@ impl Acp {
                 self.began(out);
             }
         }
-        // What can be taken up again later is no longer what was: agents have no other word for it.
+        // The conversation has a new id, by which it can be taken up later: agents report that in no other way.
         if let Some(id) =
             meta["berth"]["sessionId"].as_str().filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES)
         {
-            out.update(Update::Conversation { id: id.to_owned() });
+            out.update(AgentUpdate::Conversation { id: id.to_owned() });
         }
     }
 }

@@ -1,20 +1,20 @@
 //! The driver against lines that Claude Code 2.1.325 really wrote (2.1.197 where the file is called `old`).
 //!
-//! `lines/` has them, recorded with the example `talk` and a model on loopback, and shortened: fields nobody reads are
-//! left out. [`play`] makes the same calls as `talk` made at the same places.
+//! `lines/` has them, recorded with the example `talk` and a model on loopback, and shortened: unused fields are left
+//! out. [`play`] makes the same calls as `talk` made at the same places.
 //! Promise: a file is a whole run, from the answer to `initialize` to the end of the process.
 //! Start with [`play`].
 
-mod changes;
+mod fuzz;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use berth_core::{Final, MOST_ASKS, TurnEnd};
+use berth_core::{FinalState, MOST_ASKS, TurnEnd};
 use serde_json::{Value, json};
 
-use super::Claude;
+use super::ClaudeDriver;
 use crate::common::chosen;
-use crate::{Begin, Context, Driver, Out, Trouble, Update};
+use crate::{AgentFailure, AgentUpdate, ContextUsage, ConversationStart, Driver, DriverOutput};
 
 const ID: &str = "11111111-2222-4333-8444-555555555555";
 
@@ -46,10 +46,10 @@ recorded!(
     "withdrawn"
 );
 
-/// What was done in each run, besides prompts without consequence.
-fn steps(name: &str) -> (Begin, &'static [&'static str], &'static str) {
-    let new = Begin::New { id: Some(ID.into()) };
-    let resume = Begin::Resume { id: ID.into() };
+/// The actions of each run, besides prompts without consequence.
+fn steps(name: &str) -> (ConversationStart, &'static [&'static str], &'static str) {
+    let new = ConversationStart::New { id: Some(ID.into()) };
+    let resume = ConversationStart::Resume { id: ID.into() };
     match name {
         "absorbed" | "follows" => (new, &["first", "+steered", "after"], ""),
         "withdrawn" => (new, &["first", "+steered", "!", "after"], ""),
@@ -71,57 +71,57 @@ fn lines(name: &str) -> Vec<&'static str> {
     found.expect("it was recorded").1.lines().collect()
 }
 
-/// A driver, and whoever uses it.
-struct Play {
-    driver: Claude,
+/// A driver with its caller.
+struct ClaudeReplay {
+    driver: ClaudeDriver,
     steps: VecDeque<&'static str>,
     answer: &'static str,
     turn: u64,
     running: Option<u64>,
     stirred: bool,
-    updates: Vec<Update>,
+    updates: Vec<AgentUpdate>,
     written: Vec<Value>,
 }
 
-impl Play {
-    fn with(&mut self, call: impl FnOnce(&mut Claude, &mut Out)) {
-        let mut out = Out::default();
+impl ClaudeReplay {
+    fn with(&mut self, call: impl FnOnce(&mut ClaudeDriver, &mut DriverOutput)) {
+        let mut out = DriverOutput::default();
         call(&mut self.driver, &mut out);
         let mut updates = VecDeque::from(self.take(out));
         while let Some(update) = updates.pop_front() {
-            let mut out = Out::default();
+            let mut out = DriverOutput::default();
             self.follow(&update, &mut out);
             self.updates.push(update);
             updates.extend(self.take(out));
         }
     }
 
-    fn take(&mut self, out: Out) -> Vec<Update> {
+    fn take(&mut self, out: DriverOutput) -> Vec<AgentUpdate> {
         let lines = out.bytes.split_inclusive(|byte| *byte == b'\n');
         self.written.extend(lines.map(|line| serde_json::from_slice::<Value>(line).expect("a whole line")));
         out.updates
     }
 
-    fn follow(&mut self, update: &Update, out: &mut Out) {
+    fn follow(&mut self, update: &AgentUpdate, out: &mut DriverOutput) {
         match update {
-            Update::Ready => {}
-            Update::Ended { turn, .. } if self.running == Some(*turn) => self.running = None,
-            Update::Said { .. } | Update::Doing { .. } => self.stirred = true,
-            Update::Asks { ask } => {
+            AgentUpdate::Ready => {}
+            AgentUpdate::Ended { turn, .. } if self.running == Some(*turn) => self.running = None,
+            AgentUpdate::Said { .. } | AgentUpdate::Doing { .. } => self.stirred = true,
+            AgentUpdate::Asks { ask } => {
                 self.stirred = true;
                 if !self.answer.is_empty() {
                     self.driver.answer(&ask.request, &chosen(self.answer), out);
                 }
             }
-            Update::Conversation { .. }
-            | Update::Model { .. }
-            | Update::Context { .. }
-            | Update::Began { .. }
-            | Update::Unasked { .. }
-            | Update::Ended { .. }
-            | Update::Late { .. }
-            | Update::Remark { .. }
-            | Update::Broken { .. } => return,
+            AgentUpdate::Conversation { .. }
+            | AgentUpdate::Model { .. }
+            | AgentUpdate::Context { .. }
+            | AgentUpdate::Began { .. }
+            | AgentUpdate::Unasked { .. }
+            | AgentUpdate::Ended { .. }
+            | AgentUpdate::Late { .. }
+            | AgentUpdate::Remark { .. }
+            | AgentUpdate::Broken { .. } => return,
         }
         match (self.running, self.steps.front().copied()) {
             (None, Some(text)) => {
@@ -143,27 +143,27 @@ impl Play {
         ends(&self.updates)
     }
 
-    /// What was written with this in it.
+    /// The written lines that contain this text.
     fn wrote(&self, part: &str) -> Vec<&Value> {
         self.written.iter().filter(|line| line.to_string().contains(part)).collect()
     }
 }
 
-/// The ends of turns, of each only one.
-fn ends(updates: &[Update]) -> BTreeMap<u64, TurnEnd> {
+/// The ends of turns; each turn has at most one.
+fn ends(updates: &[AgentUpdate]) -> BTreeMap<u64, TurnEnd> {
     let mut ends = BTreeMap::new();
     for update in updates {
-        if let Update::Ended { turn, end } = update {
+        if let AgentUpdate::Ended { turn, end } = update {
             assert_eq!(ends.insert(*turn, end.clone()), None, "turn {turn} ended twice");
         }
     }
     ends
 }
 
-fn play_lines(name: &str, lines: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Play {
+fn play_lines(name: &str, lines: impl IntoIterator<Item = impl AsRef<[u8]>>) -> ClaudeReplay {
     let (begin, steps, answer) = steps(name);
-    let mut play = Play {
-        driver: Claude::new("talk"),
+    let mut play = ClaudeReplay {
+        driver: ClaudeDriver::new("talk"),
         steps: steps.iter().copied().collect(),
         answer,
         turn: 0,
@@ -179,13 +179,13 @@ fn play_lines(name: &str, lines: impl IntoIterator<Item = impl AsRef<[u8]>>) -> 
     play
 }
 
-fn play(name: &str) -> Play {
+fn play(name: &str) -> ClaudeReplay {
     play_lines(name, lines(name))
 }
 
-/// A driver that is told of one turn only, and hears everything from this line on.
-fn recover(name: &str, turn: u64, from: usize) -> Vec<Update> {
-    let (mut driver, mut out) = (Claude::new("talk"), Out::default());
+/// A driver that knows one turn only, and reads all lines from this one on.
+fn recover(name: &str, turn: u64, from: usize) -> Vec<AgentUpdate> {
+    let (mut driver, mut out) = (ClaudeDriver::new("talk"), DriverOutput::default());
     driver.begin(&steps(name).0, "/home/someone/w", &mut out);
     driver.prompt(turn, "…", &mut out);
     for line in &lines(name)[from..] {
@@ -194,21 +194,21 @@ fn recover(name: &str, turn: u64, from: usize) -> Vec<Update> {
     out.updates
 }
 
-fn states(play: &Play) -> Vec<(u64, Final)> {
+fn states(play: &ClaudeReplay) -> Vec<(u64, FinalState)> {
     play.ends().into_iter().map(|(turn, end)| (turn, end.state)).collect()
 }
 
-fn answers(play: &Play) -> Vec<String> {
+fn answers(play: &ClaudeReplay) -> Vec<String> {
     play.ends().into_values().map(|end| end.answer).collect()
 }
 
-fn context(used: Option<u64>, window: Option<u64>) -> Update {
-    Update::Context { context: Context { used, window } }
+fn context(used: Option<u64>, window: Option<u64>) -> AgentUpdate {
+    AgentUpdate::Context { context: ContextUsage { used, window } }
 }
 
-fn contexts(updates: &[Update]) -> Vec<Context> {
-    let context = |update: &Update| match update {
-        Update::Context { context } => Some(*context),
+fn contexts(updates: &[AgentUpdate]) -> Vec<ContextUsage> {
+    let context = |update: &AgentUpdate| match update {
+        AgentUpdate::Context { context } => Some(*context),
         _ => None,
     };
     updates.iter().filter_map(context).collect()
@@ -219,26 +219,29 @@ fn each_prompt_gets_its_own_answer() {
     let play = play("plain");
     assert_eq!(answers(&play), ["ECHO: first", "ECHO: THINK second"]);
     let first = &play.ends()[&1];
-    assert_eq!((first.state, first.input_tokens, first.output_tokens), (Final::Done, Some(12726), Some(3)));
-    let said: Vec<&Update> =
-        play.updates.iter().filter(|update| !matches!(update, Update::Doing { .. })).collect();
+    assert_eq!(
+        (first.state, first.input_tokens, first.output_tokens),
+        (FinalState::Done, Some(12726), Some(3))
+    );
+    let said: Vec<&AgentUpdate> =
+        play.updates.iter().filter(|update| !matches!(update, AgentUpdate::Doing { .. })).collect();
     assert_eq!(
         said[..7],
         [
-            &Update::Ready,
-            &Update::Began { turn: 1 },
-            &Update::Conversation { id: ID.into() },
-            &Update::Model { model: "claude-opus-5-5".into() },
-            &Update::Said { text: "ECHO: first".into() },
+            &AgentUpdate::Ready,
+            &AgentUpdate::Began { turn: 1 },
+            &AgentUpdate::Conversation { id: ID.into() },
+            &AgentUpdate::Model { model: "claude-opus-5-5".into() },
+            &AgentUpdate::Said { text: "ECHO: first".into() },
             &context(Some(12_729), None),
-            &Update::Ended { turn: 1, end: first.clone() },
+            &AgentUpdate::Ended { turn: 1, end: first.clone() },
         ],
         "what came in pieces is not said again"
     );
 }
 
 #[test]
-fn what_it_does_by_itself_is_nobodys_answer() {
+fn text_of_the_agent_by_itself_is_not_the_answer_of_a_turn() {
     for (name, asked, before) in [("background", 3, 2), ("old", 4, 3)] {
         let play = play(name);
         assert_eq!(play.ends().len(), asked, "{name}");
@@ -246,17 +249,18 @@ fn what_it_does_by_itself_is_nobodys_answer() {
         let ended = |turn| {
             play.updates
                 .iter()
-                .position(|update| matches!(update, Update::Ended { turn: of, .. } if *of == turn))
+                .position(|update| matches!(update, AgentUpdate::Ended { turn: of, .. } if *of == turn))
         };
         let late = play
             .updates
             .iter()
-            .position(|update| matches!(update, Update::Late { turn, .. } if *turn == before));
-        let began = play.updates.iter().position(|update| *update == Update::Began { turn: asked as u64 });
-        // It began by itself just before the next prompt was written.
+            .position(|update| matches!(update, AgentUpdate::Late { turn, .. } if *turn == before));
+        let began =
+            play.updates.iter().position(|update| *update == AgentUpdate::Began { turn: asked as u64 });
+        // The agent began by itself just before the next prompt was written.
         assert!(ended(before) < late && late < began, "{name}: {late:?} {began:?}");
         let pieces = play.updates[ended(before).unwrap()..began.unwrap()].iter();
-        assert!(!pieces.clone().any(|update| matches!(update, Update::Said { .. })), "{name}");
+        assert!(!pieces.clone().any(|update| matches!(update, AgentUpdate::Said { .. })), "{name}");
     }
 }
 
@@ -271,9 +275,9 @@ fn a_prompt_is_a_turn_of_its_own_and_added_text_is_not() {
 #[test]
 fn text_that_is_taken_in_has_no_end_of_its_own() {
     let play = play("absorbed");
-    assert_eq!(states(&play), [(1, Final::Done), (3, Final::Done)]);
+    assert_eq!(states(&play), [(1, FinalState::Done), (3, FinalState::Done)]);
     assert_eq!(play.ends()[&1].answer, "STEERED: steered\nTOOLDONE hi");
-    assert!(play.updates.contains(&Update::Began { turn: 2 }));
+    assert!(play.updates.contains(&AgentUpdate::Began { turn: 2 }));
 }
 
 #[test]
@@ -283,7 +287,7 @@ fn text_that_comes_too_late_to_be_taken_in_keeps_its_turn_open() {
         .updates
         .iter()
         .filter_map(|update| match update {
-            Update::Ended { turn, .. } => Some(*turn),
+            AgentUpdate::Ended { turn, .. } => Some(*turn),
             _ => None,
         })
         .collect();
@@ -294,7 +298,10 @@ fn text_that_comes_too_late_to_be_taken_in_keeps_its_turn_open() {
 #[test]
 fn an_interrupt_names_its_turn_and_withdraws_what_was_not_begun() {
     let play = play("withdrawn");
-    assert_eq!(states(&play), [(1, Final::Interrupted), (2, Final::Interrupted), (3, Final::Done)]);
+    assert_eq!(
+        states(&play),
+        [(1, FinalState::Interrupted), (2, FinalState::Interrupted), (3, FinalState::Done)]
+    );
     assert_eq!(play.ends()[&1].answer, "held ");
     let withdrawal = play.wrote("cancel_async_message");
     assert_eq!(withdrawal.len(), 1);
@@ -307,25 +314,25 @@ fn an_interrupt_names_its_turn_and_withdraws_what_was_not_begun() {
 }
 
 #[test]
-fn a_turn_that_was_broken_off_is_interrupted_whatever_the_subtype_says() {
+fn an_interrupted_turn_is_reported_as_interrupted_for_any_subtype() {
     for name in ["interrupted", "interrupted-while-asking", "old-interrupted"] {
         let play = play(name);
-        assert_eq!(play.ends()[&1].state, Final::Interrupted, "{name}");
+        assert_eq!(play.ends()[&1].state, FinalState::Interrupted, "{name}");
     }
     let play = play("interrupted-while-asking");
-    let unasked = play.updates.iter().filter(|update| matches!(update, Update::Unasked { .. }));
+    let unasked = play.updates.iter().filter(|update| matches!(update, AgentUpdate::Unasked { .. }));
     assert_eq!(unasked.count(), 1);
 }
 
-/// A prompt, and an interrupt that meets nothing: Claude Code has the prompt and has not begun it.
+/// The interrupt of a prompt meets no turn: Claude Code has the prompt and has not begun it.
 #[test]
 fn an_interrupt_that_met_nothing_is_tried_again_when_the_turn_begins() {
-    let (mut driver, mut out) = (Claude::new("talk"), Out::default());
+    let (mut driver, mut out) = (ClaudeDriver::new("talk"), DriverOutput::default());
     let message = driver.ids.message(1);
     driver.prompt(1, "first", &mut out);
     driver.interrupt(1, &mut out);
     let mut hear = |line: Value| {
-        let mut out = Out::default();
+        let mut out = DriverOutput::default();
         driver.hear(line.to_string().as_bytes(), &mut out);
         String::from_utf8(out.bytes).unwrap()
     };
@@ -342,7 +349,7 @@ fn an_interrupt_that_met_nothing_is_tried_again_when_the_turn_begins() {
 fn permissions_are_asked_in_full_and_answered_with_their_input() {
     let play = play("permission");
     let ask = play.updates.iter().find_map(|update| match update {
-        Update::Asks { ask } => Some(ask.clone()),
+        AgentUpdate::Asks { ask } => Some(ask.clone()),
         _ => None,
     });
     let ask = ask.expect("it asked");
@@ -363,7 +370,7 @@ fn permissions_are_asked_in_full_and_answered_with_their_input() {
 fn an_edit_shows_file_and_change_and_always_means_edits() {
     let play = play("edit");
     let ask = play.updates.iter().find_map(|update| match update {
-        Update::Asks { ask } => Some(ask.clone()),
+        AgentUpdate::Asks { ask } => Some(ask.clone()),
         _ => None,
     });
     let ask = ask.expect("it asked");
@@ -379,7 +386,7 @@ fn several_questions_are_asked_one_after_the_other() {
         .updates
         .iter()
         .filter_map(|update| match update {
-            Update::Asks { ask } => Some((ask.detail.lines().next().unwrap(), ask.options.len())),
+            AgentUpdate::Asks { ask } => Some((ask.detail.lines().next().unwrap(), ask.options.len())),
             _ => None,
         })
         .collect();
@@ -391,9 +398,9 @@ fn several_questions_are_asked_one_after_the_other() {
 }
 
 #[test]
-fn what_a_helper_asks_outlives_the_turn_that_started_it() {
-    let mut driver = Claude::new("talk");
-    let mut out = Out::default();
+fn a_question_of_a_helper_outlives_the_turn_that_started_it() {
+    let mut driver = ClaudeDriver::new("talk");
+    let mut out = DriverOutput::default();
     let lines = lines("helper");
     let asked = lines.iter().position(|line| line.contains("can_use_tool")).expect("it asked");
     for line in &lines[..=asked] {
@@ -401,32 +408,38 @@ fn what_a_helper_asks_outlives_the_turn_that_started_it() {
     }
     let over = r#"{"type":"result","is_error":true,"terminal_reason":"aborted_streaming"}"#;
     driver.hear(over.as_bytes(), &mut out);
-    assert!(!out.updates.iter().any(|update| matches!(update, Update::Unasked { .. })));
+    assert!(!out.updates.iter().any(|update| matches!(update, AgentUpdate::Unasked { .. })));
     assert_eq!(driver.questions.len(), 1);
 }
 
 #[test]
 fn errors_of_the_api_fail_the_turn_and_the_next_one_runs() {
     let play = play("api-error");
-    assert_eq!(states(&play), [(1, Final::Failed), (2, Final::Failed), (3, Final::Done)]);
+    assert_eq!(states(&play), [(1, FinalState::Failed), (2, FinalState::Failed), (3, FinalState::Done)]);
     let reason = |turn| play.ends()[&turn].reason.clone().unwrap();
     assert!(reason(1).starts_with("not logged in, or with a wrong key: "), "{}", reason(1));
     assert!(reason(2).starts_with("API Error: 529"), "{}", reason(2));
-    assert!(!play.updates.iter().any(|update| matches!(update, Update::Broken { .. })));
+    assert!(!play.updates.iter().any(|update| matches!(update, AgentUpdate::Broken { .. })));
 }
 
 #[test]
-fn without_a_login_the_run_is_of_no_use() {
+fn without_a_login_the_run_is_broken() {
     let play = play("not-logged-in");
-    assert_eq!(states(&play), [(1, Final::Failed)]);
+    assert_eq!(states(&play), [(1, FinalState::Failed)]);
     let said = "Not logged in · Please run /login".to_owned();
-    assert_eq!(play.updates.last(), Some(&Update::Broken { trouble: Trouble::NotLoggedIn { said } }));
+    assert_eq!(
+        play.updates.last(),
+        Some(&AgentUpdate::Broken { trouble: AgentFailure::NotLoggedIn { said } })
+    );
 }
 
 #[test]
-fn a_conversation_that_is_not_there_is_said_to_be_missing() {
+fn a_missing_conversation_is_reported() {
     let play = play("missing");
-    assert_eq!(play.updates, [Update::Broken { trouble: Trouble::NoConversation { id: ID.into() } }]);
+    assert_eq!(
+        play.updates,
+        [AgentUpdate::Broken { trouble: AgentFailure::NoConversation { id: ID.into() } }]
+    );
 }
 
 #[test]
@@ -436,13 +449,13 @@ fn a_conversation_is_followed_when_it_changes() {
         .updates
         .iter()
         .filter_map(|update| match update {
-            Update::Conversation { id } => Some(id.as_str()),
+            AgentUpdate::Conversation { id } => Some(id.as_str()),
             _ => None,
         })
         .collect();
-    // What `conversation_reset` calls the new conversation is another id, and none that can be resumed.
+    // `conversation_reset` gives the new conversation another id, which cannot be resumed.
     assert_eq!(ids, [ID, "7aae10f0-d1a2-41ac-9aba-228587499fe9"]);
-    assert_eq!(states(&play), [(1, Final::Done), (2, Final::Done), (3, Final::Done)]);
+    assert_eq!(states(&play), [(1, FinalState::Done), (2, FinalState::Done), (3, FinalState::Done)]);
 }
 
 #[test]
@@ -455,7 +468,7 @@ fn a_compaction_is_answered_with_compacted_and_repeats_no_earlier_answer() {
         .updates
         .iter()
         .filter_map(|update| match update {
-            Update::Said { text } => Some(text.as_str()),
+            AgentUpdate::Said { text } => Some(text.as_str()),
             _ => None,
         })
         .collect();
@@ -465,17 +478,18 @@ fn a_compaction_is_answered_with_compacted_and_repeats_no_earlier_answer() {
 #[test]
 fn a_message_that_is_taken_for_a_repetition_is_no_success() {
     let play = play("repeated");
-    assert_eq!(states(&play), [(1, Final::Failed), (2, Final::Done)]);
-    assert!(!play.updates.contains(&Update::Began { turn: 1 }));
-    assert_eq!(play.updates[..2], [Update::Conversation { id: ID.into() }, Update::Ready]);
+    assert_eq!(states(&play), [(1, FinalState::Failed), (2, FinalState::Done)]);
+    assert!(!play.updates.contains(&AgentUpdate::Began { turn: 1 }));
+    assert_eq!(play.updates[..2], [AgentUpdate::Conversation { id: ID.into() }, AgentUpdate::Ready]);
 }
 
 #[test]
-fn a_driver_that_knows_of_one_turn_only_finds_its_end_in_what_was_written() {
+fn a_driver_that_knows_one_turn_only_finds_its_end_in_the_output() {
     for (name, _) in RECORDED {
         for (turn, end) in play(name).ends() {
-            let first =
-                lines(name).iter().position(|line| line.contains(&Claude::new("talk").ids.message(turn)));
+            let first = lines(name)
+                .iter()
+                .position(|line| line.contains(&ClaudeDriver::new("talk").ids.message(turn)));
             // In versions that name nothing, a turn begins with the `init` before its echo.
             let first = first.filter(|_| !name.starts_with("old")).unwrap_or(0);
             for from in [0, first] {
@@ -490,17 +504,18 @@ fn a_driver_that_knows_of_one_turn_only_finds_its_end_in_what_was_written() {
 
 #[test]
 fn options_of_people_come_first_and_swallow_none_of_ours() {
-    let driver = Claude::new("talk");
-    let line = |command: &[&str], begin: Begin| {
+    let driver = ClaudeDriver::new("talk");
+    let line = |command: &[&str], begin: ConversationStart| {
         let command: Vec<String> = command.iter().map(|arg| (*arg).to_owned()).collect();
         driver.command_line(&command, &begin)
     };
-    let new = line(&["claude", "--allowedTools", "Bash"], Begin::New { id: Some(ID.into()) });
+    let new = line(&["claude", "--allowedTools", "Bash"], ConversationStart::New { id: Some(ID.into()) });
     assert_eq!(new[..4], ["claude", "--allowedTools", "Bash", "-p"]);
     assert_eq!(new[new.len() - 2..], ["--session-id", ID]);
-    let resumed = line(&["claude"], Begin::Resume { id: ID.into() });
+    let resumed = line(&["claude"], ConversationStart::Resume { id: ID.into() });
     assert_eq!(resumed[resumed.len() - 2..], ["--resume", ID]);
-    let forked = line(&["claude", "--", "x"], Begin::Fork { of: ID.into(), id: Some("new".into()) });
+    let forked =
+        line(&["claude", "--", "x"], ConversationStart::Fork { of: ID.into(), id: Some("new".into()) });
     let last = ["--resume", ID, "--fork-session", "--session-id", "new", "--", "x"];
     assert_eq!(forked[forked.len() - 7..], last);
 }
@@ -508,8 +523,8 @@ fn options_of_people_come_first_and_swallow_none_of_ours() {
 #[test]
 fn sessions_of_ours_do_not_use_the_same_ids() {
     let message = |session: &str| {
-        let mut out = Out::default();
-        Claude::new(session).prompt(1, "first", &mut out);
+        let mut out = DriverOutput::default();
+        ClaudeDriver::new(session).prompt(1, "first", &mut out);
         serde_json::from_slice::<Value>(&out.bytes).unwrap()["uuid"].clone()
     };
     assert_ne!(message("one"), message("other"));
@@ -517,8 +532,8 @@ fn sessions_of_ours_do_not_use_the_same_ids() {
 }
 
 #[test]
-fn a_request_nobody_understands_is_answered() {
-    let (mut driver, mut out) = (Claude::new("talk"), Out::default());
+fn an_unknown_request_is_answered() {
+    let (mut driver, mut out) = (ClaudeDriver::new("talk"), DriverOutput::default());
     let request = |id: String, request: Value| {
         json!({"type": "control_request", "request_id": id, "request": request}).to_string()
     };
@@ -547,9 +562,9 @@ fn garbage_is_remarked_upon_and_changes_nothing() {
         dirty.extend(["warning: something", line, "[]", "\"\"", "", r#"{"type":17}"#]);
     }
     let dirty = play_lines("plain", dirty);
-    let remarks = |update: &&Update| matches!(update, Update::Remark { .. });
+    let remarks = |update: &&AgentUpdate| matches!(update, AgentUpdate::Remark { .. });
     assert_eq!(dirty.updates.iter().filter(remarks).count(), 21);
-    let rest: Vec<&Update> = dirty.updates.iter().filter(|update| !remarks(update)).collect();
+    let rest: Vec<&AgentUpdate> = dirty.updates.iter().filter(|update| !remarks(update)).collect();
     assert_eq!(rest, clean.updates.iter().collect::<Vec<_>>());
 }
 
@@ -567,10 +582,10 @@ fn the_context_of_a_helper_is_not_that_of_its_agent() {
     assert!(!used.is_empty() && used.iter().all(|used| *used > 10_000), "{used:?}");
 }
 
-/// As 2.1.327 tells it. A helper may use another model, with another window.
+/// As 2.1.327 reports it. A sub-agent may use another model, with another window.
 #[test]
 fn the_window_is_that_of_the_model_in_use_and_forgotten_with_it() {
-    let (mut driver, mut out) = (Claude::new("talk"), Out::default());
+    let (mut driver, mut out) = (ClaudeDriver::new("talk"), DriverOutput::default());
     let mut hear = |line: Value| driver.hear(line.to_string().as_bytes(), &mut out);
     let init = |model: &str| json!({"type": "system", "subtype": "init", "session_id": ID, "model": model});
     let said = |read: u64, cached: u64, of: Option<&str>| {
@@ -602,7 +617,7 @@ fn the_window_is_that_of_the_model_in_use_and_forgotten_with_it() {
 
 #[test]
 fn another_conversation_begins_without_the_context_of_the_one_before() {
-    let (mut driver, mut out) = (Claude::new("talk"), Out::default());
+    let (mut driver, mut out) = (ClaudeDriver::new("talk"), DriverOutput::default());
     let mut hear = |line: Value| driver.hear(line.to_string().as_bytes(), &mut out);
     let init = |id: &str| json!({"type": "system", "subtype": "init", "session_id": id, "model": "m"});
     let usage = json!({"input_tokens": 10, "output_tokens": 5});
@@ -611,5 +626,5 @@ fn another_conversation_begins_without_the_context_of_the_one_before() {
     hear(json!({"type": "assistant", "message": {"id": "m", "content": [], "usage": usage}}));
     hear(init("another"));
     hear(result);
-    assert_eq!(contexts(&out.updates), [Context { used: Some(15), window: None }]);
+    assert_eq!(contexts(&out.updates), [ContextUsage { used: Some(15), window: None }]);
 }

@@ -1,46 +1,46 @@
-//! The answer of a turn, as its messages come: in pieces, whole, or in pieces and then whole.
+//! Answer of a turn, from its messages: in pieces, whole, or in pieces and then whole.
 //!
-//! Promise: at most [`MAX_ANSWER_BYTES`] are kept, cut between characters; text that came in pieces is not
-//! said again when its message comes whole; a message that is begun anew after a lost connection counts once.
-//! Not here: which messages belong to which turn (see the parent).
-//! Start with [`Answer::piece`] and [`Answer::whole`].
+//! Promise: at most [`MAX_ANSWER_BYTES`] are kept, cut between characters; text that came in pieces is not passed on
+//! again when its message comes whole; a message that is begun anew after a lost connection counts once.
+//! Not here: the turn that a message belongs to (see the parent).
+//! Start with [`CodexAnswer::piece`] and [`CodexAnswer::whole`].
 
 use std::collections::VecDeque;
 
 use crate::MAX_ANSWER_BYTES;
 
-/// What is between two messages.
+/// Separator of two messages.
 const BETWEEN: &str = "\n\n";
-/// How many messages of a turn are known again. Codex writes one after the other.
+/// Number of remembered messages of a turn, to recognise repeated ones. Codex writes one after the other.
 const MOST_KNOWN: usize = 32;
-/// The longest id of a message. Real ones are a tenth of it.
+/// Longest id of a message. Real ones are a tenth of it.
 const MAX_ID_BYTES: usize = 512;
 
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct CodexAnswer {
     text: String,
     cut: bool,
-    /// Something was passed on, so that the next message needs room before it.
+    /// True once text was passed on, so that the next message needs a separator.
     said: bool,
-    open: Option<Open>,
+    open: Option<OpenMessage>,
     /// Messages that are over, or were left for another one.
     known: VecDeque<String>,
 }
 
-/// The message that comes at the moment.
+/// The message that is arriving.
 #[derive(Debug)]
-struct Open {
+struct OpenMessage {
     id: String,
-    /// Where the text was before it.
+    /// Length of the answer before this message.
     before: usize,
-    /// Where its own text begins.
+    /// Offset at which its own text begins.
     from: usize,
-    /// How much of it came, kept or not.
+    /// Number of its bytes that arrived, kept or not.
     bytes: usize,
 }
 
-impl Answer {
-    /// A piece of a message. Gives what to say.
+impl CodexAnswer {
+    /// Takes a piece of a message. Returns the text to pass on.
     pub(super) fn piece(&mut self, id: &str, piece: &str) -> Option<String> {
         if piece.is_empty() || id.len() > MAX_ID_BYTES {
             return None;
@@ -56,7 +56,7 @@ impl Answer {
             if self.said {
                 said.push_str(BETWEEN);
             }
-            self.open = Some(Open { id: id.to_owned(), before, from: self.text.len(), bytes: 0 });
+            self.open = Some(OpenMessage { id: id.to_owned(), before, from: self.text.len(), bytes: 0 });
         }
         self.keep(piece);
         if let Some(open) = &mut self.open {
@@ -67,7 +67,7 @@ impl Answer {
         Some(said)
     }
 
-    /// A message is whole. Gives what of it was not said yet.
+    /// Takes a whole message. Returns the part that was not passed on yet.
     pub(super) fn whole(&mut self, id: &str, text: &str) -> Option<String> {
         let Some(open) = self.open.as_ref().filter(|open| open.id == id) else {
             if self.known.iter().any(|known| known == id) {
@@ -82,7 +82,7 @@ impl Answer {
         let said = match rest {
             Some(rest) => self.piece(id, rest),
             None => {
-                // What it says in the end counts, but nobody can take back what was shown.
+                // The whole message counts, but text that was passed on cannot be taken back.
                 self.text.truncate(open.from);
                 self.cut = false;
                 self.keep(text);
@@ -93,8 +93,8 @@ impl Answer {
         said
     }
 
-    /// The message that was coming will be written anew.
-    pub(super) fn drop_open(&mut self) {
+    /// Drops the arriving message: it will be written anew.
+    pub(super) fn discard_open(&mut self) {
         if let Some(open) = self.open.take()
             && self.text.len() > open.before
         {
@@ -107,7 +107,7 @@ impl Answer {
         self.text.is_empty()
     }
 
-    /// All of it, and whether that is only the beginning.
+    /// The text, and true if it is only the beginning.
     pub(super) fn take(&mut self) -> (String, bool) {
         let Self { text, cut, .. } = std::mem::take(self);
         (text, cut)
@@ -134,11 +134,11 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, MAX_ANSWER_BYTES};
+    use super::{CodexAnswer, MAX_ANSWER_BYTES};
 
     #[test]
-    fn what_came_in_pieces_is_not_said_again() {
-        let mut answer = Answer::default();
+    fn text_that_came_in_pieces_is_not_passed_on_again() {
+        let mut answer = CodexAnswer::default();
         let mut said = String::new();
         said.extend(answer.piece("a", "one "));
         said.extend(answer.piece("a", "two"));
@@ -151,17 +151,17 @@ mod tests {
 
     #[test]
     fn a_message_that_is_written_anew_counts_once() {
-        let mut answer = Answer::default();
+        let mut answer = CodexAnswer::default();
         answer.whole("a", "first");
         answer.piece("b", "half of");
-        answer.drop_open();
+        answer.discard_open();
         assert_eq!(answer.piece("c", "half of it").as_deref(), Some("\n\nhalf of it"));
         assert_eq!(answer.take(), ("first\n\nhalf of it".into(), false));
     }
 
     #[test]
     fn the_last_word_on_a_message_is_the_whole_of_it() {
-        let mut answer = Answer::default();
+        let mut answer = CodexAnswer::default();
         answer.piece("a", "one to");
         assert_eq!(answer.whole("a", "one, two"), None);
         assert_eq!(answer.take(), ("one, two".into(), false));
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn too_much_is_cut_between_characters_and_still_said() {
-        let mut answer = Answer::default();
+        let mut answer = CodexAnswer::default();
         let long = "x".repeat(MAX_ANSWER_BYTES - 1);
         answer.piece("a", &long);
         assert_eq!(answer.piece("a", "é").as_deref(), Some("é"));
@@ -181,9 +181,9 @@ mod tests {
 
     #[test]
     fn a_cut_message_that_is_dropped_leaves_room_again() {
-        let mut answer = Answer::default();
+        let mut answer = CodexAnswer::default();
         answer.piece("a", &"x".repeat(MAX_ANSWER_BYTES + 1));
-        answer.drop_open();
+        answer.discard_open();
         answer.whole("b", "short");
         assert_eq!(answer.take(), ("short".into(), false));
     }

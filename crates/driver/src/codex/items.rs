@@ -1,40 +1,40 @@
-//! Items: what Codex says it is doing, as words for people.
+//! Items: Codex's descriptions of its work, in words for people.
 //!
-//! Promise: any JSON gives some words or none; they have limits.
-//! Not here: whose turn an item is of (see the parent), questions about it (see `asks`).
+//! Promise: any JSON gives some text within a limit, or none.
+//! Not here: the turn that an item belongs to (see the parent), questions about it (see `asks`).
 //! Start with [`activity`].
 
 use std::collections::VecDeque;
 
-use berth_core::Failure;
+use berth_core::TurnFailure;
 use serde_json::Value;
 
 use crate::common::failure_of_status;
 
-/// How much of what Codex said is passed on in a reason, a remark or a line about what it does.
+/// Size limit of Codex's text in a reason, a remark or an activity.
 const MAX_LINE_BYTES: usize = 2 << 10;
-/// How much of a change is shown, or of anything else that somebody has to decide on.
+/// Size limit of a change, or of other details that a person has to decide on.
 pub(super) const MAX_DETAIL_BYTES: usize = 64 << 10;
-/// Of how many changes the text is kept, for a question about them.
+/// Number of changes whose text is kept, for a question about them.
 const MOST_CHANGES: usize = 8;
 
-/// A member that is text; empty if it is not there.
+/// The text of a member; empty if absent.
 pub(super) fn text<'a>(value: &'a Value, member: &str) -> &'a str {
     value.get(member).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// As much as fits, and a sign that there was more.
+/// The beginning of a text, with a sign if it was cut.
 pub(super) fn within(text: &str, bytes: usize) -> String {
     let fits = text.floor_char_boundary(bytes);
     if fits == text.len() { text.to_owned() } else { format!("{}…", &text[..fits]) }
 }
 
-/// The first line that has something in it.
+/// The first line that is not blank.
 pub(super) fn line(text: &str) -> String {
     within(text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default(), MAX_LINE_BYTES)
 }
 
-/// What goes on while this item does, as its name and its object: `shell`, `cargo test`.
+/// The activity while this item is under way, as its name and its object: `shell`, `cargo test`.
 pub(super) fn activity(item: &Value) -> Option<(String, String)> {
     let said = |what: &str, detail: &str| Some((what.to_owned(), line(detail)));
     match text(item, "type") {
@@ -56,12 +56,12 @@ pub(super) fn activity(item: &Value) -> Option<(String, String)> {
         "imageView" => said("view image", text(item, "path")),
         "sleep" => said("sleep", ""),
         "contextCompaction" => said("compacting", ""),
-        // What people said themselves, and what ends as it begins.
+        // Prompts of the user, and items that end at once.
         _ => None,
     }
 }
 
-/// The command as it was meant: Codex wraps it into a call of the shell.
+/// The command itself: Codex wraps it into a call of the shell.
 fn command(item: &Value) -> &str {
     match item.get("commandActions").and_then(Value::as_array).map(Vec::as_slice) {
         Some([only]) if !text(only, "command").is_empty() => text(only, "command"),
@@ -77,12 +77,12 @@ fn changed(item: &Value) -> impl Iterator<Item = &Value> {
     item.get("changes").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The text of the latest changes of files: Codex asks about them by their ids only.
+/// Texts of the latest changes of files: questions about them have only their ids.
 #[derive(Debug, Default)]
-pub(super) struct Changes(VecDeque<(String, String)>);
+pub(super) struct RecentFileChanges(VecDeque<(String, String)>);
 
-impl Changes {
-    /// Remembers the change `id` if `item` is one.
+impl RecentFileChanges {
+    /// Remembers the change `id`, if the item is one.
     pub(super) fn note(&mut self, id: &str, item: &Value) {
         if item.get("changes").is_none() || id.len() > MAX_LINE_BYTES {
             return;
@@ -112,10 +112,10 @@ impl Changes {
     }
 }
 
-/// Why something went wrong, for people.
+/// The reason of an error, for people.
 pub(super) fn reason(error: &Value) -> String {
     let message = text(error, "message");
-    // An answer of the model's server may come as it was sent.
+    // The message may be the raw answer of the model's server.
     let inner: Option<Value> = serde_json::from_str(message).ok();
     let inner = inner.as_ref().and_then(|inner| inner.get("error")).map(|inner| text(inner, "message"));
     let message = inner.filter(|inner| !inner.is_empty()).unwrap_or(message);
@@ -126,30 +126,30 @@ pub(super) fn reason(error: &Value) -> String {
         (false, true) => message.to_owned(),
         (false, false) => format!("{message}: {details}"),
     };
-    if failure(error) == Failure::Login {
+    if failure(error) == TurnFailure::Login {
         said = format!("not logged in or wrong key: {said}");
     }
     within(said.trim(), MAX_LINE_BYTES)
 }
 
-/// What failed, in the words of the protocol, or of the error where it has none.
-pub(super) fn failure(error: &Value) -> Failure {
+/// The cause of a failure, by the protocol's own code, or else by the text of the error.
+pub(super) fn failure(error: &Value) -> TurnFailure {
     let known = match error.get("codexErrorInfo") {
         Some(Value::String(info)) => match info.as_str() {
-            "usageLimitExceeded" | "rateLimitExceeded" | "sessionBudgetExceeded" => Failure::Limit,
-            "serverOverloaded" | "flexUnavailable" | "policyCapacityUnavailable" => Failure::Overloaded,
-            "unauthorized" => Failure::Login,
-            _ => Failure::Other,
+            "usageLimitExceeded" | "rateLimitExceeded" | "sessionBudgetExceeded" => TurnFailure::Limit,
+            "serverOverloaded" | "flexUnavailable" | "policyCapacityUnavailable" => TurnFailure::Overloaded,
+            "unauthorized" => TurnFailure::Login,
+            _ => TurnFailure::Other,
         },
         Some(Value::Object(info)) => {
             let status = info.values().find_map(|info| info.get("httpStatusCode")?.as_u64());
-            status.map_or(Failure::Other, failure_of_status)
+            status.map_or(TurnFailure::Other, failure_of_status)
         }
-        Some(_) | None => Failure::Other,
+        Some(_) | None => TurnFailure::Other,
     };
     match known {
-        Failure::Other if text(error, "message").contains("401 Unauthorized") => Failure::Login,
-        Failure::Other if text(error, "message").contains("429 Too Many Requests") => Failure::Limit,
+        TurnFailure::Other if text(error, "message").contains("401 Unauthorized") => TurnFailure::Login,
+        TurnFailure::Other if text(error, "message").contains("429 Too Many Requests") => TurnFailure::Limit,
         known => known,
     }
 }

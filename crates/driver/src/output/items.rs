@@ -1,12 +1,13 @@
-//! The messages of each protocol as items: Claude Code's stream of JSON, Codex' app-server, the Agent Client Protocol.
+//! Messages of each protocol as items: Claude Code's stream of JSON, Codex' app-server, the Agent Client Protocol.
 
 use serde_json::Value;
 
 use super::{
-    FileChange, Message, OutputItem, OutputReader, Plan, PlanStep, StepStatus, ToolEnd, ToolStatus, ToolUse,
+    AgentPlan, FileChange, OutputItem, OutputReader, PlanStep, ProtocolMessage, StepStatus, ToolEnd,
+    ToolStatus, ToolUse,
 };
 
-/// What is around the output of a command that Claude Code runs itself.
+/// Marks around the output of a command that Claude Code runs itself.
 const LOCAL_OUTPUT: [(&str, &str); 2] = [
     ("<local-command-stdout>", "</local-command-stdout>"),
     ("<local-command-stderr>", "</local-command-stderr>"),
@@ -17,7 +18,7 @@ const PLAN_TOOL: &str = "TodoWrite";
 impl OutputReader {
     pub(super) fn items(&mut self, mut said: Value) -> Vec<OutputItem> {
         match word(&said, "type") {
-            "assistant" => return self.claude_said(&said),
+            "assistant" => return self.claude_message(&said),
             "user" => return self.claude_results(&said),
             "system" => {
                 self.is_compacted |= word(&said, "subtype") == "compact_boundary";
@@ -29,7 +30,7 @@ impl OutputReader {
             }
             _ => {}
         }
-        let params = taken(&mut said, "params");
+        let params = take_field(&mut said, "params");
         let item = match word(&said, "method") {
             "session/update" => acp(params),
             "session/request_permission" => {
@@ -39,8 +40,9 @@ impl OutputReader {
             }
             "item/started" => codex_item(params, false),
             "item/completed" => codex_item(params, true),
-            "turn/plan/updated" => steps(&params["plan"], "step")
-                .map(|steps| OutputItem::Plan(Plan { steps, message: Message::Other(Value::Null) })),
+            "turn/plan/updated" => steps(&params["plan"], "step").map(|steps| {
+                OutputItem::Plan(AgentPlan { steps, message: ProtocolMessage::Other(Value::Null) })
+            }),
             "item/commandExecution/requestApproval" | "item/fileChange/requestApproval" => {
                 question(said["id"].to_string(), word(&params, "itemId"), None)
             }
@@ -49,13 +51,13 @@ impl OutputReader {
         item.into_iter().collect()
     }
 
-    fn claude_said(&mut self, said: &Value) -> Vec<OutputItem> {
+    fn claude_message(&mut self, said: &Value) -> Vec<OutputItem> {
         if self.is_compacted && said.get("local_command_source").is_some() {
             return Vec::new();
         }
         let within = said["parent_tool_use_id"].as_str();
         let item = |block: &Value| match word(block, "type") {
-            // An agent within the agent talks to the agent.
+            // The messages of a sub-agent are for the agent.
             "text" if within.is_none() => text(word(block, "text"), false),
             "thinking" if within.is_none() => thought(word(block, "thinking"), false),
             "tool_use" => Some(OutputItem::ToolBegan(claude_tool(block, within))),
@@ -65,7 +67,7 @@ impl OutputReader {
     }
 
     fn claude_results(&mut self, said: &Value) -> Vec<OutputItem> {
-        // In what it prints, and in its transcript.
+        // The output and the transcript of Claude Code use different names for this field.
         let told = [&said["tool_use_result"], &said["toolUseResult"]];
         let (patch, patched_line) = told.into_iter().find_map(claude_patch).unzip();
         let end = |block: &Value| {
@@ -104,21 +106,21 @@ fn claude_tool(block: &Value, within: Option<&str>) -> ToolUse {
         path: given(&["file_path", "notebook_path", "path"]).map(str::to_owned),
         changes: Some(claude_changes(input)),
         within: within.map(str::to_owned),
-        plan: steps.map(|steps| Plan { steps, ..Plan::default() }),
+        plan: steps.map(|steps| AgentPlan { steps, ..AgentPlan::default() }),
         status: Some(ToolStatus::Running),
         input: Some(input.clone()),
         ..ToolUse::default()
     }
 }
 
-/// The changes that the tools of Claude Code make, by what they are given.
+/// The changes that a tool of Claude Code makes, by its input.
 fn claude_changes(input: &Value) -> Vec<FileChange> {
     let Some(path) = input["file_path"].as_str().or(input["notebook_path"].as_str()) else {
         return Vec::new();
     };
     let edit = |edit: &Value| {
         let new = edit["new_string"].as_str().or(edit["new_source"].as_str());
-        new.map(|new| part(path, edit["old_string"].as_str(), Some(new)))
+        new.map(|new| partial_change(path, edit["old_string"].as_str(), Some(new)))
     };
     if let Some(edits) = input["edits"].as_array() {
         return edits.iter().filter_map(edit).collect();
@@ -127,7 +129,7 @@ fn claude_changes(input: &Value) -> Vec<FileChange> {
     edit(input).or_else(whole).into_iter().collect()
 }
 
-/// The change that a tool of Claude Code made, with the numbers of the lines in the file, and the first that differs.
+/// The change that a tool of Claude Code made, with line numbers of the file, and the first line that differs.
 fn claude_patch(result: &Value) -> Option<(FileChange, Option<u32>)> {
     let hunks = result["structuredPatch"].as_array().filter(|hunks| !hunks.is_empty())?;
     let (mut text, mut first) = (String::new(), None);
@@ -149,14 +151,14 @@ fn claude_patch(result: &Value) -> Option<(FileChange, Option<u32>)> {
 }
 
 fn acp(mut params: Value) -> Option<OutputItem> {
-    let update = taken(&mut params, "update");
+    let update = take_field(&mut params, "update");
     match word(&update, "sessionUpdate") {
         "agent_message_chunk" => text(word(&update["content"], "text"), true),
         "agent_thought_chunk" => thought(word(&update["content"], "text"), true),
         "tool_call" | "tool_call_update" => Some(OutputItem::ToolChanged(acp_tool(update))),
-        "plan" => Some(OutputItem::Plan(Plan {
+        "plan" => Some(OutputItem::Plan(AgentPlan {
             steps: steps(&update["entries"], "content").unwrap_or_default(),
-            message: Message::Acp(update),
+            message: ProtocolMessage::Acp(update),
         })),
         _ => None,
     }
@@ -165,7 +167,9 @@ fn acp(mut params: Value) -> Option<OutputItem> {
 fn acp_tool(update: Value) -> ToolUse {
     let content = update["content"].as_array().into_iter().flatten();
     let (changes, rest): (Vec<&Value>, Vec<&Value>) = content.partition(|part| word(part, "type") == "diff");
-    let change = |told: &&Value| part(word(told, "path"), told["oldText"].as_str(), told["newText"].as_str());
+    let change = |told: &&Value| {
+        partial_change(word(told, "path"), told["oldText"].as_str(), told["newText"].as_str())
+    };
     let told: Vec<String> = rest.into_iter().map(texts).filter(|text| !text.is_empty()).collect();
     let output = [told.join("\n"), texts(&update["rawOutput"])].into_iter().find(|output| !output.is_empty());
     let title = Some(word(&update, "title")).filter(|title| !title.is_empty()).map(str::to_owned);
@@ -182,13 +186,13 @@ fn acp_tool(update: Value) -> ToolUse {
             "failed" => Some(ToolStatus::Failed),
             _ => None,
         },
-        message: Message::Acp(update),
+        message: ProtocolMessage::Acp(update),
         ..ToolUse::default()
     }
 }
 
 fn codex_item(mut params: Value, is_over: bool) -> Option<OutputItem> {
-    let item = taken(&mut params, "item");
+    let item = take_field(&mut params, "item");
     let (name, title, input, output) = match word(&item, "type") {
         "agentMessage" if is_over => {
             return Some(OutputItem::Text { text: word(&item, "text").to_owned(), continues: false });
@@ -229,12 +233,12 @@ fn codex_item(mut params: Value, is_over: bool) -> Option<OutputItem> {
         output: Some(output).filter(|output| !output.is_empty()),
         changes: Some(changes),
         status: Some(status),
-        message: Message::Other(item),
+        message: ProtocolMessage::Other(item),
         ..ToolUse::default()
     }))
 }
 
-/// A change of a file, as Codex tells it: of one that is new or gone, all that is or was in it.
+/// A change of a file as Codex reports it: for a new or deleted file its whole text.
 fn codex_change(change: &Value) -> FileChange {
     let (path, text) = (word(change, "path"), word(change, "diff"));
     let has_hunks = text.starts_with("@@ ") || text.contains("\n@@ ");
@@ -271,29 +275,29 @@ fn steps(plan: &Value, field: &str) -> Option<Vec<PlanStep>> {
 }
 
 /// A change of a part of a file.
-fn part(path: &str, old: Option<&str>, new: Option<&str>) -> FileChange {
+fn partial_change(path: &str, old: Option<&str>, new: Option<&str>) -> FileChange {
     let [old, new] = [old, new].map(|text| text.map(str::to_owned));
     FileChange { path: path.to_owned(), old, new, unified: None, whole: false }
 }
 
 /// A change of all of a file.
 fn whole(path: &str, old: Option<&str>, new: Option<&str>) -> FileChange {
-    FileChange { whole: true, ..part(path, old, new) }
+    FileChange { whole: true, ..partial_change(path, old, new) }
 }
 
-/// A difference that the agent told.
+/// A difference as the agent reported it.
 fn unified(path: &str, text: &str) -> FileChange {
-    FileChange { unified: Some(text.to_owned()), ..part(path, None, None) }
+    FileChange { unified: Some(text.to_owned()), ..partial_change(path, None, None) }
 }
 
-/// The files of a change, a line each.
+/// The paths of the changed files, one in each line.
 fn paths(changes: &Value) -> String {
     let paths = changes.as_array().into_iter().flatten().map(|change| word(change, "path"));
     paths.collect::<Vec<_>>().join("\n")
 }
 
-/// A field of a message, which has it no longer.
-fn taken(value: &mut Value, field: &str) -> Value {
+/// Removes a field from a message and returns it.
+fn take_field(value: &mut Value, field: &str) -> Value {
     value.get_mut(field).map(Value::take).unwrap_or_default()
 }
 
@@ -301,7 +305,7 @@ fn word<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// All texts in a value, a line or more each. Ids and kinds are no texts.
+/// All texts in a value, each in one line or more. Ids and kinds are left out.
 pub fn texts(value: &Value) -> String {
     const TEXTS: [&str; 8] = ["text", "content", "path", "diff", "newText", "output", "stdout", "stderr"];
     let join = |parts: &mut dyn Iterator<Item = &Value>| {

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn lines_are_whole_however_their_bytes_come_and_one_that_is_too_long_is_told() {
+fn lines_are_whole_for_any_split_and_an_overlong_line_is_reported() {
     for size in [1, 3, 100] {
         let (mut lines, mut all) = (OutputLines::default(), Vec::new());
         for piece in b"one\ntwo\n\nthree\nopen".chunks(size) {
@@ -50,7 +50,7 @@ fn a_question_names_the_use_of_a_tool_in_each_protocol() {
     assert_eq!(asked(codex), ("8".into(), "i".into(), false));
 }
 
-/// A message of one of the protocols in which a part is something else.
+/// A message of one of the protocols with one part replaced.
 fn odd_message() -> impl Strategy<Value = Value> {
     let odd = prop_oneof![
         Just(json!(null)),
@@ -75,7 +75,7 @@ fn odd_message() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_an_agent_writes_is_read_without_a_panic(message in odd_message(), bytes: Vec<u8>) {
+    fn any_output_of_an_agent_is_read_without_a_panic(message in odd_message(), bytes: Vec<u8>) {
         let mut reader = OutputReader::default();
         reader.read(message.to_string().as_bytes());
         reader.read(&bytes);

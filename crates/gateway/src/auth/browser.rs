@@ -1,11 +1,10 @@
-//! What a browser is called: something its person recognises.
+//! Name of a browser that its user recognises.
 //!
-//! Promise: only words of ours come out, whatever a client says of itself. It is a name and no proof: nothing is allowed
-//! or forbidden by it.
+//! Promise: the name consists of known words only, whatever the client sends. The name proves nothing, and no right depends on it.
 
 use axum::http::{HeaderMap, header};
 
-/// What browsers call themselves, and what people call them. Most claim to be others as well: the first that fits counts.
+/// Names that browsers send, and their usual names. Most browsers also claim to be others, so the first match counts.
 const BROWSERS: [(&str, &str); 9] = [
     ("Edg", "edge"),
     ("OPR/", "opera"),
@@ -17,7 +16,7 @@ const BROWSERS: [(&str, &str); 9] = [
     ("Safari/", "safari"),
     ("curl/", "curl"),
 ];
-/// What they say they run on, in the same way.
+/// Names of platforms that browsers send, in the same form.
 const PLATFORMS: [(&str, &str); 7] = [
     ("iPhone", "iphone"),
     ("iPad", "ipad"),
@@ -28,7 +27,7 @@ const PLATFORMS: [(&str, &str); 7] = [
     ("Linux", "linux"),
 ];
 
-/// What a browser is called that says this of itself: `firefox-on-android`.
+/// The name for the browser that sent these headers: `firefox-on-android`.
 pub(crate) fn called(headers: &HeaderMap) -> String {
     let said = headers.get(header::USER_AGENT).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let first = |table: &[(&str, &'static str)]| {
@@ -46,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_browser_is_called_what_its_person_calls_it_and_nothing_it_made_up() {
+    fn a_browser_gets_its_usual_name_and_none_that_it_made_up() {
         let is_called = |said: &'static str, name: &str| {
             let headers = HeaderMap::from_iter([(header::USER_AGENT, said.parse().expect("a header"))]);
             assert_eq!(called(&headers), name, "{said}");

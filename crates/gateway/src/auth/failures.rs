@@ -1,32 +1,32 @@
-//! Wrong secrets, counted by where they come from.
+//! Rate limit for wrong secrets, by address.
 //!
-//! Promise: an address that shows wrong secrets all the time hears 429 and when to ask again; what is remembered has
-//! a largest size. Whoever shows a right secret is let in all the same, from whatever address: on one machine all
-//! share one, so that otherwise any process could lock its owner out. That costs nothing, since no number of tries
-//! finds 256 random bits; the limit is for the noise, not for the secret.
-//! Start with [`Failures::count`].
+//! Promise: an address that keeps sending wrong secrets gets 429 with the time of a useful retry; the number of
+//! remembered addresses has a limit. A valid secret is accepted all the same, from any address: all processes of a
+//! machine share one, so otherwise any process could lock the owner out. That weakens nothing, since no number of
+//! guesses finds 256 random bits: the limit keeps the log quiet, it does not protect the secret.
+//! Start with [`AuthFailures::count`].
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many wrong secrets in a row an address may show.
+/// Number of wrong secrets in a row that an address may send.
 pub(crate) const MOST_AT_ONCE: u32 = 10;
-/// After how long it may show another.
+/// Time after which an address may send another one.
 pub(crate) const ANOTHER_AFTER: Duration = Duration::from_secs(3);
-/// How many addresses are remembered. One more, and the quietest quarter of them is forgotten.
+/// Number of remembered addresses. Beyond it the quietest quarter of them is forgotten.
 const MOST_ADDRESSES: usize = 4096;
 
-/// Who failed lately.
+/// Recent failures.
 #[derive(Debug, Default)]
-pub(crate) struct Failures {
-    /// By address: until when what it did counts. Each failure adds [`ANOTHER_AFTER`].
+pub(crate) struct AuthFailures {
+    /// Time until which the failures of an address count. Each failure adds [`ANOTHER_AFTER`].
     until: Mutex<HashMap<IpAddr, Instant>>,
 }
 
-impl Failures {
-    /// Counts one. An error is how long to wait.
+impl AuthFailures {
+    /// Counts a failure. Fails with the time to wait.
     pub(crate) fn count(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
         let mut known = self.until.lock().unwrap_or_else(PoisonError::into_inner);
         let address = place(address);
@@ -49,7 +49,7 @@ impl Failures {
     }
 }
 
-/// Whoever has one address of version 6 has all of its network.
+/// The network that counts as one place: the owner of one IPv6 address has a whole network of them.
 pub(crate) fn place(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn an_address_may_fail_ten_times_and_then_every_three_seconds() {
-        let failures = Failures::default();
+        let failures = AuthFailures::default();
         let start = Instant::now();
         let one = address("10.0.0.1");
         for _ in 0..MOST_AT_ONCE {
@@ -79,7 +79,7 @@ mod tests {
         }
         assert_eq!(failures.count(one, start), Err(ANOTHER_AFTER));
         assert_eq!(failures.count(one, start), Err(ANOTHER_AFTER), "being refused does not lengthen it");
-        assert_eq!(failures.count(address("10.0.0.2"), start), Ok(()), "somebody else");
+        assert_eq!(failures.count(address("10.0.0.2"), start), Ok(()), "another address");
         assert_eq!(failures.count(one, start + ANOTHER_AFTER), Ok(()));
         assert!(failures.count(one, start + ANOTHER_AFTER).is_err());
         let much_later = start + ANOTHER_AFTER * 100;
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_million_addresses_take_no_more_room_than_the_limit() {
-        let failures = Failures::default();
+        let failures = AuthFailures::default();
         let start = Instant::now();
         let busy = address("192.0.2.1");
         for _ in 0..MOST_AT_ONCE {
@@ -107,6 +107,9 @@ mod tests {
             let _ = failures.count(IpAddr::from(number.to_be_bytes()), start);
         }
         assert!(failures.until.lock().expect("ours").len() <= MOST_ADDRESSES);
-        assert!(failures.count(busy, start).is_err(), "who is loudest is not forgotten first");
+        assert!(
+            failures.count(busy, start).is_err(),
+            "the address with most failures is not forgotten first"
+        );
     }
 }

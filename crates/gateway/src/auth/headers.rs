@@ -1,17 +1,18 @@
-//! What every answer tells the browser: trust nobody else, keep nothing, run nothing that is not ours.
+//! Security headers of every answer: trust no other origin, store nothing, run only scripts of this gateway.
 
 use axum::http::{HeaderName, HeaderValue, Response, header};
 
-use super::hosts::Host;
+use super::allowed_hosts::HostAndPort;
 
-/// For what is no page: nothing may run, load or frame it.
+/// Policy for answers that are not pages: nothing may run, load or frame them.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
-/// For the API, some of which comes from other hosts: whatever it says it is, it has no origin and no scripts.
+/// Policy for the API, some of whose answers come from other hosts: whatever its media type, an answer has no origin
+/// and no scripts.
 const API: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 
-/// For the page. Scripts only from files of ours. Styles may be inline: the terminal (xterm.js) writes style elements
-/// and attributes at run time and takes no nonce for them; see docs/design/auth.md.
+/// Policy for the page. Scripts come only from files of this gateway. Styles may be inline: the terminal (xterm.js)
+/// writes style elements and attributes at run time and takes no nonce for them; see docs/design/auth.md.
 const PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
     font-src 'self'; connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self'; \
     base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types berth";
@@ -20,7 +21,7 @@ const PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'uns
 /// reach nothing else.
 const SCRIPT: &str = "default-src 'none'; script-src 'self'; frame-ancestors 'none'";
 
-/// What is the same for everybody.
+/// Headers of every answer.
 const ALWAYS: [(HeaderName, HeaderValue); 6] = [
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
@@ -33,11 +34,11 @@ const ALWAYS: [(HeaderName, HeaderValue); 6] = [
     ),
 ];
 
-/// For how long a browser insists on TLS, in seconds: a year.
+/// Time for which a browser insists on TLS, in seconds: a year.
 const INSIST: &str = "max-age=31536000";
 
-/// Adds them. What a handler said itself about its policy and how long it may be kept stays; the API is never kept and
-/// has one policy, whoever said something else.
+/// Adds the headers. A policy or cache header that a handler set itself stays, except for the API: its answers are
+/// never cached, and always have the same policy.
 pub(crate) fn add<B>(response: &mut Response<B>, path: &str, insist_on_tls: bool) {
     let headers = response.headers_mut();
     let is_api = path.starts_with("/v1/");
@@ -68,10 +69,10 @@ pub(crate) fn add<B>(response: &mut Response<B>, path: &str, insist_on_tls: bool
     }
 }
 
-/// Whether to make the browser insist on TLS. It would do so for all ports of the name: for `localhost` that would
-/// break every other server on this machine.
-pub(crate) fn insists_on_tls(host: Option<&Host>, secure: bool) -> bool {
-    secure && host.is_some_and(Host::is_a_name_of_its_own)
+/// True if browsers are told to insist on TLS. They do so for all ports of a name, so for `localhost` that would break
+/// every other server on this machine.
+pub(crate) fn insists_on_tls(host: Option<&HostAndPort>, secure: bool) -> bool {
+    secure && host.is_some_and(HostAndPort::is_a_name_of_its_own)
 }
 
 #[cfg(test)]
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_is_never_kept_and_a_page_of_ours_says_for_itself() {
+    fn an_answer_of_the_api_is_never_cached_and_the_page_decides_for_itself() {
         let kept = |path| answer("text/css", path).headers()[header::CACHE_CONTROL].clone();
         assert_eq!(
             (kept("/v1/sessions"), kept("/app.css")),
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_through_the_api_has_no_scripts_whatever_it_says_of_itself() {
+    fn an_answer_of_the_api_has_no_scripts_whatever_its_headers_were() {
         let mut response = Response::new(Body::empty());
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html"));
@@ -122,8 +123,8 @@ mod tests {
     }
 
     #[test]
-    fn no_browser_is_made_to_insist_on_tls_for_the_whole_machine() {
-        let insists = |host: &str, secure| insists_on_tls(Host::parse(host).as_ref(), secure);
+    fn browsers_do_not_insist_on_tls_for_the_whole_machine() {
+        let insists = |host: &str, secure| insists_on_tls(HostAndPort::parse(host).as_ref(), secure);
         assert!(insists("berth.example.com", true));
         assert!(!insists("berth.example.com", false));
         assert!(!insists("localhost:7070", true) && !insists("127.0.0.1", true) && !insists("[::1]", true));

@@ -1,81 +1,81 @@
-//! The agents of this host: which there are, and which of them it has.
+//! Agents: the table of known agents, and which of them are installed on this host.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use berth_api::{Code, Problem, Scope, Viewer};
+use berth_api::{AccessScope, Problem, ProblemCode, ViewerRights};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::fault::Fault;
-use crate::gate::Gate;
-use crate::one_look::Recent;
+use crate::app_state::AppState;
+use crate::http_problem::HttpProblem;
 use crate::routes::Route;
-use crate::visible::{Json, Visible};
+use crate::single_flight::ProbeCache;
+use crate::viewer_filter::{JsonAnswer, ViewerFiltered};
 
-/// How long what was found counts: each look starts every agent there is, to ask its version.
+/// How long the result of a search is cached: each search starts every agent there is, to ask its version.
 const COUNTS_FOR: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("agents", "/v1/agents", Scope::Read, agents)
-            .about("The agents there are, and which of them this host has.")
+        Route::get("agents", "/v1/agents", AccessScope::Read, agents)
+            .about("The known agents, and which of them are installed on this host.")
             .filtered()
-            .gives::<Agents>(200, "the table")
-            .fails(&[Code::Refused]),
+            .gives::<AgentList>(200, "the table")
+            .fails(&[ProblemCode::Refused]),
     ]
 }
 
-/// The agents there are.
+/// The table of known agents.
 #[derive(Serialize, JsonSchema)]
-struct Agents {
-    #[schemars(with = "Vec<Agent>")]
+struct AgentList {
+    #[schemars(with = "Vec<AgentView>")]
     #[serde(serialize_with = "as_list")]
-    agents: Arc<[Agent]>,
-    /// How long ago they were looked for, in milliseconds: who asks again within a few seconds hears the same.
+    agents: Arc<[AgentView]>,
+    /// Age of this table, in milliseconds. The gateway caches it for a few seconds.
     age_ms: u64,
 }
 
-fn as_list<S: serde::Serializer>(agents: &Arc<[Agent]>, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_list<S: serde::Serializer>(agents: &Arc<[AgentView]>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(agents.iter())
 }
 
-/// An agent, and what was found of it: what `berth agents --json` prints.
+/// An agent, and its program on this host. `berth agents --json` prints the same object.
 #[derive(Clone, Serialize, Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Agent {
-    /// What it is called.
+pub(crate) struct AgentView {
+    /// Name of the agent, as `agent` of a new session takes it.
     name: String,
-    /// What it is.
+    /// Short description of the agent.
     about: Option<String>,
     /// Driver that berth talks to it with: `pty` for a terminal, `acp`, or the agent's own protocol.
     driver: String,
     /// Kind of conversations that the agent writes.
     #[serde(rename = "conversation_kind")]
     conversation: Option<String>,
-    /// Whether this host has it.
+    /// True if the agent's program is installed on this host.
     installed: bool,
-    /// Its version.
+    /// Version of the installed program, as the program itself prints it.
     version: Option<String>,
-    /// Why there is no version, or no program.
+    /// Problem that prevented finding the version or the program.
     trouble: Option<String>,
-    /// Where its program is.
+    /// Path of the program.
     path: Option<String>,
-    /// How it is started.
+    /// Command that starts the agent, and its arguments.
     command: Vec<String>,
-    /// How its own terminal interface is started.
+    /// Command that starts the agent's own terminal interface, and its arguments.
     tui: Option<Vec<String>>,
-    /// How to get it.
+    /// Instructions to install the agent.
     install: Option<String>,
-    /// Where its entry comes from: `built-in` or `config`.
+    /// Source of the entry: `built-in` or `config`.
     source: String,
 }
 
-impl Visible for Agents {
-    fn hide_from(&mut self, viewer: &Viewer) {
-        if viewer.scope < Scope::Control {
+impl ViewerFiltered for AgentList {
+    fn hide_from(&mut self, viewer: &ViewerRights) {
+        if viewer.scope < AccessScope::Control {
             let mut agents = self.agents.to_vec();
             for agent in &mut agents {
                 viewer.mask(&mut agent.command);
@@ -86,30 +86,30 @@ impl Visible for Agents {
     }
 }
 
-/// What was found a moment ago.
-pub(crate) type KnownAgents = Recent<(), Arc<[Agent]>>;
+/// Cache of the last search.
+pub(crate) type AgentCache = ProbeCache<(), Arc<[AgentView]>>;
 
-/// Nothing is known yet.
-pub(crate) fn known_agents() -> KnownAgents {
-    Recent::new(|_| COUNTS_FOR)
+/// An empty cache.
+pub(crate) fn known_agents() -> AgentCache {
+    ProbeCache::new(|_| COUNTS_FOR)
 }
 
-async fn agents(State(gate): State<Arc<Gate>>) -> Result<Json<Agents>, Fault> {
+async fn agents(State(gate): State<Arc<AppState>>) -> Result<JsonAnswer<AgentList>, HttpProblem> {
     let (agents, age) = gate.agents.ask((), look_for_agents).await?;
-    Ok(Json(Agents { agents, age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX) }))
+    Ok(JsonAnswer(AgentList { agents, age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX) }))
 }
 
-/// Asked in a process of its own: whoever asks programs for their versions ends everything below itself afterwards,
+/// Runs in a process of its own: after asking programs for their versions the search ends every process below itself,
 /// and below a gateway are keepers.
-fn look_for_agents() -> Result<Arc<[Agent]>, Problem> {
-    let failed = |why: String| Problem::new(Code::Refused, format!("cannot look for agents: {why}"));
+fn look_for_agents() -> Result<Arc<[AgentView]>, Problem> {
+    let failed = |why: String| Problem::new(ProblemCode::Refused, format!("cannot look for agents: {why}"));
     let mut asking = Command::new(berth_host::spawn::THIS_PROGRAM);
     asking.args(["agents", "--json"]).stdin(Stdio::null());
     let asked = asking.output().map_err(|error| failed(error.to_string()))?;
     if !asked.status.success() {
         return Err(failed(String::from_utf8_lossy(&asked.stderr).trim().to_owned()));
     }
-    let agents: Vec<Agent> =
+    let agents: Vec<AgentView> =
         serde_json::from_slice(&asked.stdout).map_err(|error| failed(error.to_string()))?;
     Ok(agents.into())
 }

@@ -1,104 +1,117 @@
-//! Answers: what a session's agent asks, decided by somebody.
+//! Answers: decisions on the questions that a session's agent asks.
 
 use std::sync::Arc;
 
 use axum::extract::State;
-use berth_api::turn::Wish;
-use berth_api::{Code, Scope, Status};
+use berth_api::turn::QuestionReply;
+use berth_api::{AccessScope, ProblemCode, SessionStatus};
 use berth_verbs::answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::caller::Target;
-use crate::fault::Fault;
-use crate::gate::Gate;
-use crate::http::body::Body;
+use crate::app_state::AppState;
+use crate::caller::RequestedSession;
+use crate::http::extractors::JsonBody;
 use crate::http::turns::refused;
+use crate::http_problem::HttpProblem;
 use crate::routes::Route;
-use crate::visible::Json;
+use crate::viewer_filter::JsonAnswer;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::post("answer", "/v1/sessions/{session}/answers", Scope::Control, answer)
-            .about("Answer a question of a session's agent. The first answer to a question counts.")
+        Route::post("answer", "/v1/sessions/{session}/answers", AccessScope::Control, answer)
+            .about("Answer a question of a session's agent. Only the first answer to a question counts.")
             .takes::<NewAnswer>()
-            .gives::<Status>(200, "it is answered")
-            .fails(&[Code::NotFound, Code::Refused, Code::Unreachable, Code::Unavailable]),
+            .gives::<SessionStatus>(200, "the question is answered")
+            .fails(&[
+                ProblemCode::NotFound,
+                ProblemCode::Refused,
+                ProblemCode::Unreachable,
+                ProblemCode::Unavailable,
+            ]),
     ]
 }
 
-/// An answer to what an agent asks.
+/// An answer to a question of an agent.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
 struct NewAnswer {
-    /// The question that is answered: `turns.asks[].request` of the session. An answer without it would go to
-    /// whatever the agent asks by then.
+    /// Id of the question: `turns.asks[].request` of the session. It is required, because an answer without it would go
+    /// to any question that the agent asks by then.
     request: String,
     /// Kind of the answer.
-    answer: Decision,
+    answer: AnswerDecision,
     /// With `option`: the id of one of the question's options.
     option: Option<String>,
     /// With `option`, instead of `option`: the ids of the chosen options of a question that takes `several`.
     options: Option<Vec<String>>,
-    /// With `deny`, or an option that refuses: the reason, which the agent reads; for questions with `takes_reason`.
-    /// With `text`: the answer in own words; for questions with `takes_text`. With `options`: one more answer in own
-    /// words.
+    /// Text of the answer. With `deny`, or an option that refuses: the reason, which the agent reads; for questions
+    /// with `takes_reason`. With `text`: the answer in the user's own words; for questions with `takes_text`. With
+    /// `options`: one more answer in the user's own words.
     text: Option<String>,
-    /// The run in which it is asked: `epoch` of the session. Agents number their questions anew in each run.
+    /// Number of the run that asks: `epoch` of the session. Agents number their questions anew in each run.
     epoch: u64,
 }
 
-/// What can be answered.
+/// Kind of an answer.
 #[derive(Deserialize, JsonSchema, Clone, Copy, Debug)]
 #[serde(rename_all = "snake_case")]
-enum Decision {
-    /// Yes, this time.
+enum AnswerDecision {
+    /// Allow it, this time.
     Allow,
-    /// No, this time.
+    /// Refuse it, this time.
     Deny,
-    /// One of the question's own options, or several.
+    /// Choose one or several of the question's own options.
     Option,
-    /// An answer in own words.
+    /// Answer in the user's own words.
     Text,
 }
 
 async fn answer(
-    State(gate): State<Arc<Gate>>,
-    target: Target,
-    Body(new): Body<NewAnswer>,
-) -> Result<Json<Status>, Fault> {
+    State(gate): State<Arc<AppState>>,
+    target: RequestedSession,
+    JsonBody(new): JsonBody<NewAnswer>,
+) -> Result<JsonAnswer<SessionStatus>, HttpProblem> {
     let wish = wish(new.answer, new.option, new.options, new.text)?;
     let follower = gate.followers.of(&target.ctx, &target.id);
     let (request, epoch) = (Some(new.request), Some(new.epoch));
     let answered =
         follower.work(move || answer::answer(&target.ctx, &target.id, &target.handle, request, wish, epoch));
-    answered.await.map(Json).map_err(refused)
+    answered.await.map(JsonAnswer).map_err(refused)
 }
 
 fn wish(
-    answer: Decision,
+    answer: AnswerDecision,
     option: Option<String>,
     options: Option<Vec<String>>,
     text: Option<String>,
-) -> Result<Wish, Fault> {
+) -> Result<QuestionReply, HttpProblem> {
     match (answer, option, options, text) {
-        (Decision::Allow, None, None, None) => Ok(Wish::Allow),
-        (Decision::Deny, None, None, reason) => Ok(Wish::Deny { reason }),
-        (Decision::Option, Some(option), None, text) => Ok(Wish::Options { ids: vec![option], text }),
-        (Decision::Option, None, Some(ids), text) if !ids.is_empty() => Ok(Wish::Options { ids, text }),
-        (Decision::Option, Some(_), Some(_), _) => {
-            Err(Fault::usage("give `option` or `options`, and not both"))
+        (AnswerDecision::Allow, None, None, None) => Ok(QuestionReply::Allow),
+        (AnswerDecision::Deny, None, None, reason) => Ok(QuestionReply::Deny { reason }),
+        (AnswerDecision::Option, Some(option), None, text) => {
+            Ok(QuestionReply::Options { ids: vec![option], text })
         }
-        (Decision::Option, None, Some(_) | None, _) => {
-            Err(Fault::usage("`option` is missing: the id of one of the options"))
+        (AnswerDecision::Option, None, Some(ids), text) if !ids.is_empty() => {
+            Ok(QuestionReply::Options { ids, text })
         }
-        (Decision::Text, None, None, Some(text)) => Ok(Wish::Options { ids: vec![], text: Some(text) }),
-        (Decision::Text, None, None, None) => Err(Fault::usage("`text` is missing: the answer in own words")),
-        (Decision::Allow, None, None, Some(_)) => {
-            Err(Fault::usage("`text` goes with the answers `deny`, `option` and `text`, not with `allow`"))
+        (AnswerDecision::Option, Some(_), Some(_), _) => {
+            Err(HttpProblem::usage("give `option` or `options`, and not both"))
         }
-        (Decision::Allow | Decision::Deny | Decision::Text, _, _, _) => {
-            Err(Fault::usage("`option` and `options` go with the answer `option`, and with no other"))
+        (AnswerDecision::Option, None, Some(_) | None, _) => {
+            Err(HttpProblem::usage("`option` is missing: give the id of one of the options"))
+        }
+        (AnswerDecision::Text, None, None, Some(text)) => {
+            Ok(QuestionReply::Options { ids: vec![], text: Some(text) })
+        }
+        (AnswerDecision::Text, None, None, None) => {
+            Err(HttpProblem::usage("`text` is missing: give the answer in your own words"))
+        }
+        (AnswerDecision::Allow, None, None, Some(_)) => Err(HttpProblem::usage(
+            "`text` goes with the answers `deny`, `option` and `text`, not with `allow`",
+        )),
+        (AnswerDecision::Allow | AnswerDecision::Deny | AnswerDecision::Text, _, _, _) => {
+            Err(HttpProblem::usage("`option` and `options` go with the answer `option`, and with no other"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Events: what happened in a session, in pages or as it happens; and the list as it changes.
+//! Events: those of a session, in pages or as a stream; and the list of sessions as a stream of changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,80 +6,82 @@ use std::time::Duration;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use berth_api::{Code, Problem, Scope};
-use berth_verbs::events::{self, Line};
+use berth_api::{AccessScope, Problem, ProblemCode};
+use berth_verbs::events::{self, EventLine};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::auth::Wire;
-use crate::caller::{Caller, Target};
-use crate::fault::Fault;
-use crate::gate::{Gate, work};
-use crate::http::body::Query;
+use crate::app_state::{AppState, run_blocking};
+use crate::auth::ConnectionDetails;
+use crate::caller::{RequestCaller, RequestedSession};
+use crate::http::extractors::QueryParams;
+use crate::http_problem::HttpProblem;
 use crate::live::reader;
-use crate::quota::{Lasting, Stay};
+use crate::quota::{LastingKind, LastingPermit};
 use crate::routes::{Route, text};
-use crate::visible::Json;
+use crate::viewer_filter::JsonAnswer;
 
-/// How many events a page has, if nothing is said.
+/// Default number of events in a page.
 const PAGE_EVENTS: u64 = 1000;
-/// How many it may have.
+/// Largest number of events in a page.
 const MAX_PAGE_EVENTS: u64 = 10_000;
-/// How large a page gets: one event more, and it is full.
+/// A page is full once its events exceed this size.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
-/// How long a session may take to be known at all, with a keeper that does not answer.
+/// Timeout for finding out the state of a session, whose keeper may not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long what a client knows already may take to be known here, too.
+/// Timeout for this gateway to see an event that the client has seen already.
 const NEWS_PATIENCE: Duration = Duration::from_secs(2);
-/// The number of the last event there is.
+/// Header with the number of the last event of the session.
 const END: &str = "x-events-end";
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("list_events", "/v1/sessions/{session}/events", Scope::Read, events)
+        Route::get("list_events", "/v1/sessions/{session}/events", AccessScope::Read, events)
             .about(
-                "What happened in a session: a page of it, or (with `Accept: text/event-stream`) a stream \
+                "Events of a session: a page of them, or (with `Accept: text/event-stream`) a stream \
                  that goes on.",
             )
-            .query::<From>()
+            .query::<EventsQuery>()
             .header(
                 "Last-Event-ID",
-                "where a stream goes on: the number of the last event heard; wins over `after`",
+                "number of the last event received: the stream continues behind it; wins over `after`",
             )
-            .gives::<Vec<Line>>(200, "the events, oldest first")
+            .gives::<Vec<EventLine>>(200, "the events, oldest first")
             .gives_as(200, "the events, oldest first", "text/event-stream", Some(text))
-            .tells("X-Events-End", "The number of the last event there is.")
-            .fails(&[Code::NotFound, Code::Usage]),
-        Route::get("watch_sessions", "/v1/events", Scope::Read, list)
-            .about("The list as it changes: `hello` with all, then `session` and `gone`.")
+            .tells("X-Events-End", "Number of the last event of the session.")
+            .fails(&[ProblemCode::NotFound, ProblemCode::Usage]),
+        Route::get("watch_sessions", "/v1/events", AccessScope::Read, list)
+            .about(
+                "The list of sessions as a stream of changes: `hello` with all, then `session` and `gone`.",
+            )
             .filtered()
-            .query::<Which>()
+            .query::<ListStreamQuery>()
             .gives_as(200, "server-sent events", "text/event-stream", Some(text)),
     ]
 }
 
-/// From where on.
+/// The part of the events that the client asks for.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-struct From {
-    /// The number of the last event that is known already.
+struct EventsQuery {
+    /// Number of the last event that the client has already.
     #[serde(default)]
     after: u64,
-    /// How many at most, up to 10,000. Nothing for a stream.
+    /// Largest number of events in the page. Not for a stream.
     #[schemars(range(min = 1, max = 10_000))]
     limit: Option<u64>,
 }
 
-/// Which sessions.
+/// The sessions that the client asks for.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-struct Which {
-    /// Those that are put away, too.
+struct ListStreamQuery {
+    /// Include archived sessions.
     #[serde(default)]
     all: bool,
 }
 
-/// Whether a stream is wanted.
+/// True if the client accepts a stream of server-sent events.
 pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
     let accept = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     accept.flat_map(|accept| accept.split(',')).any(|kind| {
@@ -88,74 +90,77 @@ pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
 }
 
 async fn events(
-    State(gate): State<Arc<Gate>>,
-    target: Target,
-    Extension(wire): Extension<Wire>,
+    State(gate): State<Arc<AppState>>,
+    target: RequestedSession,
+    Extension(wire): Extension<ConnectionDetails>,
     headers: HeaderMap,
-    Query(from): Query<From>,
-) -> Result<Response, Fault> {
-    // Wrong is wrong, also where it does not count.
+    QueryParams(from): QueryParams<EventsQuery>,
+) -> Result<Response, HttpProblem> {
+    // An invalid header is refused for pages as well, where it has no effect.
     let last = last_event_id(&headers)?;
     if wants_stream(&headers) {
-        let stay = gate.quotas.stay(&target.caller, Lasting::Stream, Some(wire.leash));
+        let stay = gate.quotas.stay(&target.caller, LastingKind::Stream, Some(wire.leash));
         stream(&gate, target, last.unwrap_or(from.after), &from, stay).await
     } else {
         page(target, &from).await
     }
 }
 
-/// Where a stream that broke off goes on.
-fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Fault> {
+/// The number of the event behind which the client resumes an interrupted stream.
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, HttpProblem> {
     let Some(id) = headers.get("last-event-id") else { return Ok(None) };
     let is_number = |id: &&str| (1..=20).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_digit());
     let id = id.to_str().ok().map(str::trim).filter(is_number).and_then(|id| id.parse().ok());
-    id.map(Some).ok_or_else(|| Fault::usage("`Last-Event-ID` is not the number of an event"))
+    id.map(Some).ok_or_else(|| HttpProblem::usage("`Last-Event-ID` is not the number of an event"))
 }
 
-async fn page(target: Target, from: &From) -> Result<Response, Fault> {
+async fn page(target: RequestedSession, from: &EventsQuery) -> Result<Response, HttpProblem> {
     let limit = from.limit.unwrap_or(PAGE_EVENTS);
     if !(1..=MAX_PAGE_EVENTS).contains(&limit) {
-        return Err(Fault::usage(format!("`limit` is {limit}, and can be 1 to {MAX_PAGE_EVENTS}")));
+        return Err(HttpProblem::usage(format!("`limit` is {limit}, and can be 1 to {MAX_PAGE_EVENTS}")));
     }
     let after = from.after;
-    let (lines, end) = work(move || {
-        let Target { ctx, id, .. } = &target;
-        // What the keeper has not acknowledged is not shown, even if it can be read.
+    let (lines, end) = run_blocking(move || {
+        let RequestedSession { ctx, id, .. } = &target;
+        // Events that the keeper has not acknowledged yet are left out, even if they can be read.
         let (status, _) = ctx.known(id)?;
         let to = after.saturating_add(limit).min(status.seq);
-        let lines: Vec<Line> = events::read(ctx, id, after.saturating_add(1), to, PAGE_BYTES)?;
+        let lines: Vec<EventLine> = events::read(ctx, id, after.saturating_add(1), to, PAGE_BYTES)?;
         Ok((lines, status.seq))
     })
     .await?;
-    Ok(([(END, end.to_string())], Json(lines)).into_response())
+    Ok(([(END, end.to_string())], JsonAnswer(lines)).into_response())
 }
 
 async fn stream(
-    gate: &Arc<Gate>,
-    target: Target,
+    gate: &Arc<AppState>,
+    target: RequestedSession,
     after: u64,
-    from: &From,
-    stay: Stay,
-) -> Result<Response, Fault> {
+    from: &EventsQuery,
+    stay: LastingPermit,
+) -> Result<Response, HttpProblem> {
     if from.limit.is_some() {
-        return Err(Fault::usage("a stream has no `limit`"));
+        return Err(HttpProblem::usage("a stream has no `limit`"));
     }
-    let Target { id, caller, .. } = target;
+    let RequestedSession { id, caller, .. } = target;
     let subscription = gate.live.subscribe(&id);
     let mut bell = subscription.feed.bell();
     let known = async {
         while !subscription.feed.is_ready() {
-            // The bell is the feed's, and we hold that.
+            // The sender of the notifications belongs to the feed, which this function holds.
             let _ = bell.changed().await;
         }
     };
     if tokio::time::timeout(PATIENCE, known).await.is_err() {
-        let what = format!("what is known about session {id} could not be found out in time");
-        return Err(Problem::new(Code::Unreachable, what).hint("`berth why` tells more").into());
+        let what = format!("the state of session {id} could not be found out in time");
+        return Err(Problem::new(ProblemCode::Unreachable, what)
+            .hint("`berth why` shows the evidence")
+            .into());
     }
     let feed = &subscription.feed;
     if feed.cursor(after).is_err() {
-        // It comes with the number of what was done a moment ago, by somebody who is not us.
+        // The client may have the number of an event that another process wrote a moment ago, and that this feed has
+        // not read.
         feed.look();
         let caught_up = async {
             while feed.cursor(after).is_err() {
@@ -165,18 +170,18 @@ async fn stream(
         let _ = tokio::time::timeout(NEWS_PATIENCE, caught_up).await;
     }
     let cursor = feed.cursor(after).map_err(|last| {
-        Fault::usage(format!("there is no event {after}: the last one of session {id} is {last}"))
+        HttpProblem::usage(format!("there is no event {after}: the last one of session {id} is {last}"))
             .hint("begin with `after=0`, or with the `seq` of its status")
     })?;
     Ok(reader::session(subscription, cursor, id, caller.viewer(), stay))
 }
 
 async fn list(
-    State(gate): State<Arc<Gate>>,
-    caller: Caller,
-    Extension(wire): Extension<Wire>,
-    Query(which): Query<Which>,
+    State(gate): State<Arc<AppState>>,
+    caller: RequestCaller,
+    Extension(wire): Extension<ConnectionDetails>,
+    QueryParams(which): QueryParams<ListStreamQuery>,
 ) -> Response {
-    let stay = gate.quotas.stay(&caller, Lasting::Stream, Some(wire.leash));
+    let stay = gate.quotas.stay(&caller, LastingKind::Stream, Some(wire.leash));
     reader::list(gate.live.list.subscribe(), which.all, caller.viewer(), stay)
 }

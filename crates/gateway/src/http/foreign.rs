@@ -1,4 +1,4 @@
-//! Conversations that were had without berth: the list, what was said in one, bringing one here.
+//! Conversations that agents had without berth: listing, reading, adopting and importing them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,245 +6,263 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use berth_api::message::Take;
-use berth_api::{Code, Problem, Scope, Status};
-use berth_verbs::Progress;
-use berth_verbs::foreign::adopt::{self, Others};
-use berth_verbs::foreign::import::{self, Imported};
-use berth_verbs::foreign::said::{self, Said};
-use berth_verbs::foreign::{self, Conversation, Found, USUAL_PAST, Wanted};
+use berth_api::message::WriterTakeover;
+use berth_api::{AccessScope, Problem, ProblemCode, SessionStatus};
+use berth_verbs::ProgressSink;
+use berth_verbs::foreign::adopt::{self, HolderPolicy};
+use berth_verbs::foreign::conversation_text::{self, ConversationText};
+use berth_verbs::foreign::import::{self, ImportedConversation};
+use berth_verbs::foreign::{self, AgentConversation, ConversationFilter, ConversationList, USUAL_PAST};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::caller::Caller;
-use crate::fault::Fault;
-use crate::gate::{Gate, or_no_store};
-use crate::http::body::{Body, Path, Query};
+use crate::app_state::{AppState, or_store_unreadable};
+use crate::caller::RequestCaller;
+use crate::http::extractors::{JsonBody, PathParams, QueryParams};
 use crate::http::sessions::made;
+use crate::http_problem::HttpProblem;
 use crate::routes::Route;
-use crate::seats::{at_most_an_hour, long_work, reading};
-use crate::visible::{Json, nothing_hidden};
+use crate::viewer_filter::{JsonAnswer, nothing_hidden};
+use crate::work_limits::{check_duration, long_work, read_work};
 
-/// The most conversations that are imported by one call.
+/// Largest number of conversations that one call imports.
 const MOST_IMPORTED: usize = 1000;
-/// The most conversations of one list.
+/// Largest number of conversations in one list.
 const MOST_LISTED: usize = 10_000;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("list_foreign", "/v1/foreign", Scope::Read, list)
-            .about("Conversations that agents keep and no session here has; open ones first.")
-            .query::<WhichForeign>()
-            .gives::<Found>(200, "the list")
-            .fails(&[Code::Usage, Code::Unreachable]),
-        Route::get("get_foreign", "/v1/foreign/{agent}/{conversation}", Scope::Read, one)
-            .about("What is known about a conversation, and what was said in it.")
-            .gives::<ForeignConversation>(200, "what is known")
-            .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Unreachable]),
-        Route::post("adopt_foreign", "/v1/foreign/{agent}/{conversation}/adopt", Scope::Send, adopted)
-            .about("Goes on with a conversation in a session here; answered when its agent takes turns.")
-            .takes::<AdoptForeign>()
-            .gives::<Status>(201, "it runs in a new session")
-            .gives::<Status>(200, "it runs in the session that had it")
+        Route::get("list_foreign", "/v1/foreign", AccessScope::Read, list)
+            .about("Conversations of agents that belong to no session of this host, open ones first.")
+            .query::<ForeignQuery>()
+            .gives::<ConversationList>(200, "the list")
+            .fails(&[ProblemCode::Usage, ProblemCode::Unreachable]),
+        Route::get("get_foreign", "/v1/foreign/{agent}/{conversation}", AccessScope::Read, one)
+            .about("One conversation, with its prompts and answers.")
+            .gives::<ForeignConversation>(200, "the conversation")
             .fails(&[
-                Code::NotFound,
-                Code::Usage,
-                Code::Refused,
-                Code::Held,
-                Code::InUse,
-                Code::NotAllowed,
-                Code::TimedOut,
-                Code::Full,
-                Code::Unreachable,
+                ProblemCode::NotFound,
+                ProblemCode::Usage,
+                ProblemCode::Refused,
+                ProblemCode::Unreachable,
             ]),
-        Route::post("import_foreign", "/v1/foreign/import", Scope::Send, imported)
-            .about("Makes sessions of past conversations: searchable and resumable, and nothing is started.")
-            .takes::<ImportForeign>()
-            .gives::<ImportedForeign>(200, "what became of each")
+        Route::post("adopt_foreign", "/v1/foreign/{agent}/{conversation}/adopt", AccessScope::Send, adopted)
+            .about("Continues a conversation in a session of this host; answered when its agent takes turns.")
+            .takes::<AdoptForeign>()
+            .gives::<SessionStatus>(201, "the conversation runs in a new session")
+            .gives::<SessionStatus>(200, "the conversation runs in the session that had it")
             .fails(&[
-                Code::NotFound,
-                Code::Usage,
-                Code::Refused,
-                Code::NotAllowed,
-                Code::Full,
-                Code::Unreachable,
+                ProblemCode::NotFound,
+                ProblemCode::Usage,
+                ProblemCode::Refused,
+                ProblemCode::Held,
+                ProblemCode::InUse,
+                ProblemCode::NotAllowed,
+                ProblemCode::TimedOut,
+                ProblemCode::Full,
+                ProblemCode::Unreachable,
+            ]),
+        Route::post("import_foreign", "/v1/foreign/import", AccessScope::Send, imported)
+            .about("Imports past conversations as sessions, to search and resume them. Nothing is started.")
+            .takes::<ImportForeign>()
+            .gives::<ImportedForeign>(200, "the result for each conversation")
+            .fails(&[
+                ProblemCode::NotFound,
+                ProblemCode::Usage,
+                ProblemCode::Refused,
+                ProblemCode::NotAllowed,
+                ProblemCode::Full,
+                ProblemCode::Unreachable,
             ]),
     ]
 }
 
-nothing_hidden!(Found, ForeignConversation, ImportedForeign);
+nothing_hidden!(ConversationList, ForeignConversation, ImportedForeign);
 
-/// Which conversations.
+/// The conversations that the client asks for.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-struct WhichForeign {
-    /// Kind of the conversations, as `conversation_kind` of an agent has it; all kinds if it is not given.
+struct ForeignQuery {
+    /// Kind of the conversations, as `conversation_kind` of an agent has it; all kinds if absent.
     agent: Option<String>,
-    /// Only those that were had in this directory, or below it.
+    /// Directory: only conversations that were had in it, or below it.
     #[schemars(regex(pattern = "^/"))]
     cwd: Option<PathBuf>,
-    /// Those that sessions here have, too.
+    /// Include conversations that belong to sessions of this host.
     #[serde(default)]
     ours: bool,
-    /// At most so many that are not open; 50 by default.
+    /// Largest number of conversations that are not open; 50 by default.
     limit: Option<usize>,
 }
 
-fn wanted(agent: Option<&str>, cwd: Option<PathBuf>, limit: Option<usize>) -> Result<Wanted, Problem> {
+fn wanted(
+    agent: Option<&str>,
+    cwd: Option<PathBuf>,
+    limit: Option<usize>,
+) -> Result<ConversationFilter, Problem> {
     if let Some(dir) = cwd.as_ref().filter(|dir| !dir.is_absolute()) {
-        return Err(Problem::new(Code::Usage, format!("`{}` is not an absolute path", dir.display()))
+        return Err(Problem::new(ProblemCode::Usage, format!("`{}` is not an absolute path", dir.display()))
             .hint("write the directory from / on"));
     }
-    Ok(Wanted { agent: agent.map(foreign::kind).transpose()?, under: cwd, ours_too: false, limit })
+    Ok(ConversationFilter {
+        agent: agent.map(foreign::kind).transpose()?,
+        under: cwd,
+        ours_too: false,
+        limit,
+    })
 }
 
 async fn list(
-    State(gate): State<Arc<Gate>>,
-    caller: Caller,
-    Query(which): Query<WhichForeign>,
-) -> Result<Json<Found>, Fault> {
+    State(gate): State<Arc<AppState>>,
+    caller: RequestCaller,
+    QueryParams(which): QueryParams<ForeignQuery>,
+) -> Result<JsonAnswer<ConversationList>, HttpProblem> {
     let ctx = caller.ctx(&gate);
-    let found = reading(move || {
+    let found = read_work(move || {
         let limit = which.limit.unwrap_or(USUAL_PAST).min(MOST_LISTED);
         let wanted = wanted(which.agent.as_deref(), which.cwd, Some(limit))?;
-        Ok(foreign::list(&ctx, &Wanted { ours_too: which.ours, ..wanted }))
+        Ok(foreign::list(&ctx, &ConversationFilter { ours_too: which.ours, ..wanted }))
     });
-    Ok(Json(found.await?))
+    Ok(JsonAnswer(found.await?))
 }
 
-/// A conversation, and what was said in it.
+/// A conversation, with its prompts and answers.
 #[derive(Serialize, JsonSchema)]
 struct ForeignConversation {
-    /// What is known.
-    conversation: Conversation,
-    /// What was said in it; nothing if nothing was.
-    said: Option<Said>,
+    /// The conversation, and which programs have it open.
+    conversation: AgentConversation,
+    /// Prompts and answers of the conversation; absent if there are none.
+    said: Option<ConversationText>,
 }
 
 async fn one(
-    State(gate): State<Arc<Gate>>,
-    caller: Caller,
-    Path((agent, id)): Path<(String, String)>,
-) -> Result<Json<ForeignConversation>, Fault> {
+    State(gate): State<Arc<AppState>>,
+    caller: RequestCaller,
+    PathParams((agent, id)): PathParams<(String, String)>,
+) -> Result<JsonAnswer<ForeignConversation>, HttpProblem> {
     let ctx = caller.ctx(&gate);
-    let told = reading(move || {
+    let told = read_work(move || {
         let conversation = foreign::find(&ctx, &id, Some(foreign::kind(&agent)?))?;
-        let said = conversation.file.as_deref().map(said::read).transpose()?;
+        let said = conversation.file.as_deref().map(conversation_text::read).transpose()?;
         Ok(ForeignConversation { conversation, said })
     });
-    Ok(Json(told.await?))
+    Ok(JsonAnswer(told.await?))
 }
 
-/// How to go on with it here.
+/// The way to adopt a conversation.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
 struct AdoptForeign {
-    /// The name of the session; by default guessed from how it began.
+    /// Name of the session; by default a guess from the first prompt.
     #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: Option<String>,
-    /// End the programs that have it open.
+    /// End the programs that have the conversation open.
     #[serde(default)]
     take: bool,
-    /// End these programs that have it open, by their pids. If others have it open, none is ended, and the answer is
-    /// 409.
+    /// Pids of the programs to end. If other programs have the conversation open, none is ended, and the answer is 409.
     take_only: Option<Vec<u32>>,
-    /// Wait so long until no program has it open, at most an hour; then the answer is 504.
+    /// Longest time to wait until no program has the conversation open, in milliseconds, at most an hour; then the
+    /// answer is 504.
     #[schemars(range(max = 3_600_000))]
     wait_ms: Option<u64>,
-    /// The agent's own terminal interface.
+    /// Run the agent in its own terminal interface.
     #[serde(default)]
     tui: bool,
 }
 
 async fn adopted(
-    State(gate): State<Arc<Gate>>,
-    caller: Caller,
-    Path((agent, id)): Path<(String, String)>,
-    Body(how): Body<AdoptForeign>,
-) -> Result<Response, Fault> {
+    State(gate): State<Arc<AppState>>,
+    caller: RequestCaller,
+    PathParams((agent, id)): PathParams<(String, String)>,
+    JsonBody(how): JsonBody<AdoptForeign>,
+) -> Result<Response, HttpProblem> {
     if how.take || how.take_only.is_some() {
-        caller.needs(Scope::Control)?;
+        caller.needs(AccessScope::Control)?;
     }
     let others = match (how.take, how.take_only, how.wait_ms) {
-        (true, None, None) => Others::Take(Take::Anybody),
-        (false, Some(pids), None) => Others::Take(Take::Only(pids)),
-        (false, None, Some(ms)) => Others::Wait(Some(Duration::from_millis(at_most_an_hour("wait_ms", ms)?))),
-        (false, None, None) => Others::Refuse,
-        _ => return Err(Fault::usage("of `take`, `take_only` and `wait_ms` only one can be said")),
+        (true, None, None) => HolderPolicy::Take(WriterTakeover::Anybody),
+        (false, Some(pids), None) => HolderPolicy::Take(WriterTakeover::Only(pids)),
+        (false, None, Some(ms)) => {
+            HolderPolicy::Wait(Some(Duration::from_millis(check_duration("wait_ms", ms)?)))
+        }
+        (false, None, None) => HolderPolicy::Refuse,
+        _ => return Err(HttpProblem::usage("`take`, `take_only` and `wait_ms` exclude each other")),
     };
     let ctx = caller.ctx(&gate);
     let adopted = long_work(move || {
-        let order = adopt::Order { name: how.name, others, tui: how.tui };
+        let order = adopt::AdoptOptions { name: how.name, others, tui: how.tui };
         let conversation = foreign::find(&ctx, &id, Some(foreign::kind(&agent)?))?;
         let done = adopt::adopt(&ctx, &conversation, &order, &mut |_| {});
-        let done = done.map_err(|problem| or_no_store(&ctx.home, problem))?;
+        let done = done.map_err(|problem| or_store_unreadable(&ctx.home, problem))?;
         Ok((done.status, done.was_ours))
     });
     let (status, was_ours) = adopted.await?;
-    Ok(if was_ours { Json(status).into_response() } else { made(status) })
+    Ok(if was_ours { JsonAnswer(status).into_response() } else { made(status) })
 }
 
-/// Which to import.
+/// The conversations to import.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
 struct ImportForeign {
-    /// These, by their ids.
+    /// Ids of the conversations to import.
     #[serde(default)]
     conversations: Vec<String>,
-    /// All there are.
+    /// Import all conversations.
     #[serde(default)]
     all: bool,
-    /// Those that were had in this directory, or below it.
+    /// Directory: import the conversations that were had in it, or below it.
     #[schemars(regex(pattern = "^/"))]
     cwd: Option<PathBuf>,
-    /// Kind of the conversations, as `conversation_kind` of an agent has it; all kinds if it is not given.
+    /// Kind of the conversations, as `conversation_kind` of an agent has it; all kinds if absent.
     agent: Option<String>,
-    /// What people will call it; only for one.
+    /// Name of the new session; only if one conversation is imported.
     #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: Option<String>,
-    /// Only say what would be done.
+    /// Only report the result of an import; import nothing.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// What became of each.
+/// The result of an import.
 #[derive(Serialize, JsonSchema)]
 struct ImportedForeign {
-    /// Of each, in order.
-    conversations: Vec<Imported>,
-    /// How many more there are: ask again.
+    /// Results of the conversations, in order.
+    conversations: Vec<ImportedConversation>,
+    /// Number of further conversations: repeat the call to import them.
     beyond: usize,
-    /// What could not be looked at.
+    /// Files that could not be read.
     damaged: Vec<String>,
 }
 
 async fn imported(
-    State(gate): State<Arc<Gate>>,
-    caller: Caller,
-    Body(which): Body<ImportForeign>,
-) -> Result<Json<ImportedForeign>, Fault> {
+    State(gate): State<Arc<AppState>>,
+    caller: RequestCaller,
+    JsonBody(which): JsonBody<ImportForeign>,
+) -> Result<JsonAnswer<ImportedForeign>, HttpProblem> {
     let ways = [!which.conversations.is_empty(), which.all, which.cwd.is_some()];
     if ways.into_iter().filter(|way| *way).count() != 1 {
-        return Err(Fault::usage("say which: `conversations`, `all`, or `cwd`, and one of them"));
+        return Err(HttpProblem::usage(
+            "the conversations to import are not given: send exactly one of `conversations`, `all` and `cwd`",
+        ));
     }
     if which.conversations.len() > MOST_IMPORTED {
-        return Err(Fault::usage(format!("more than {MOST_IMPORTED} conversations at once")));
+        return Err(HttpProblem::usage(format!("one call imports at most {MOST_IMPORTED} conversations")));
     }
     let ctx = caller.ctx(&gate);
     let done = long_work(move || {
         let agent = which.agent.as_deref().map(foreign::kind).transpose()?;
-        let mut found = Found::default();
+        let mut found = ConversationList::default();
         if which.conversations.is_empty() {
             let wanted = wanted(which.agent.as_deref(), which.cwd, Some(MOST_IMPORTED))?;
             found = foreign::list(&ctx, &wanted);
         } else {
             found.conversations = foreign::find_each(&ctx, &which.conversations, agent)?;
         }
-        let order = import::Order { name: which.name, dry_run: which.dry_run };
-        let nobody: &dyn Progress = &();
+        let order = import::ImportOptions { name: which.name, dry_run: which.dry_run };
+        let nobody: &dyn ProgressSink = &();
         let conversations = import::import(&ctx, &found.conversations, &order, nobody)
-            .map_err(|problem| or_no_store(&ctx.home, problem))?;
+            .map_err(|problem| or_store_unreadable(&ctx.home, problem))?;
         Ok(ImportedForeign { conversations, beyond: found.beyond, damaged: found.damaged })
     });
-    Ok(Json(done.await?))
+    Ok(JsonAnswer(done.await?))
 }

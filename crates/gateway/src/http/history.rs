@@ -1,49 +1,59 @@
-//! History: what is kept of a session's transcript, and putting that back.
+//! History: the copies that are kept of a session's transcript, and restoring one of them.
 
-use berth_api::{Code, Scope};
-use berth_verbs::history::{self, History, Restored};
+use berth_api::{AccessScope, ProblemCode};
+use berth_verbs::history::{self, RestoredHistory, SessionHistory};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::caller::Target;
-use crate::fault::Fault;
-use crate::gate::work;
-use crate::http::body::Body;
+use crate::app_state::run_blocking;
+use crate::caller::RequestedSession;
+use crate::http::extractors::JsonBody;
+use crate::http_problem::HttpProblem;
 use crate::routes::Route;
-use crate::visible::Json;
+use crate::viewer_filter::JsonAnswer;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("get_history", "/v1/sessions/{session}/history", Scope::Read, show)
-            .about("What is kept of a session's transcript: a copy from the end of each turn.")
-            .gives::<History>(200, "what the copies can give back, the oldest first")
-            .fails(&[Code::NotFound, Code::Refused]),
-        Route::post("restore_history", "/v1/sessions/{session}/history/restore", Scope::Control, put_back)
-            .about(
-                "Puts a transcript back to where the agent looks for it. A file that is there is not \
-                 written over.",
-            )
-            .takes::<HistoryChoice>()
-            .gives::<Restored>(200, "it is back")
-            .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
+        Route::get("get_history", "/v1/sessions/{session}/history", AccessScope::Read, show)
+            .about("The copies of a session's transcript, one from the end of each turn.")
+            .gives::<SessionHistory>(200, "the states that the copies can restore, the oldest first")
+            .fails(&[ProblemCode::NotFound, ProblemCode::Refused]),
+        Route::post(
+            "restore_history",
+            "/v1/sessions/{session}/history/restore",
+            AccessScope::Control,
+            put_back,
+        )
+        .about(
+            "Restores a transcript to the place where the agent looks for it. An existing file is not \
+                 overwritten.",
+        )
+        .takes::<RestoreHistory>()
+        .gives::<RestoredHistory>(200, "the transcript is restored")
+        .fails(&[
+            ProblemCode::NotFound,
+            ProblemCode::Held,
+            ProblemCode::Refused,
+            ProblemCode::Unreachable,
+        ]),
     ]
 }
 
-async fn show(target: Target) -> Result<Json<History>, Fault> {
-    Ok(Json(work(move || history::of(&target.ctx, &target.id)).await?))
+async fn show(target: RequestedSession) -> Result<JsonAnswer<SessionHistory>, HttpProblem> {
+    Ok(JsonAnswer(run_blocking(move || history::of(&target.ctx, &target.id)).await?))
 }
 
-/// Which state of a transcript.
+/// The state of a transcript to restore.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-struct HistoryChoice {
-    /// Its number; the last one if none is given.
+struct RestoreHistory {
+    /// Number of the state; the last one if absent.
     at: Option<u64>,
 }
 
 async fn put_back(
-    target: Target,
-    Body(HistoryChoice { at }): Body<HistoryChoice>,
-) -> Result<Json<Restored>, Fault> {
-    Ok(Json(work(move || history::restore(&target.ctx, &target.id, at, None)).await?))
+    target: RequestedSession,
+    JsonBody(RestoreHistory { at }): JsonBody<RestoreHistory>,
+) -> Result<JsonAnswer<RestoredHistory>, HttpProblem> {
+    Ok(JsonAnswer(run_blocking(move || history::restore(&target.ctx, &target.id, at, None)).await?))
 }

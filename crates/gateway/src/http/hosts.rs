@@ -1,4 +1,4 @@
-//! Other hosts: which there are, and everything that can be asked of them.
+//! Other hosts: the list of them, and passing requests on to them.
 
 use std::sync::Arc;
 
@@ -6,96 +6,105 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Method, Request, Response, header};
 use axum::response::IntoResponse;
-use berth_api::{Code, Problem, Scope, Status, Viewer};
-use berth_verbs::hosts::{self, Host, Look};
+use berth_api::{AccessScope, Problem, ProblemCode, SessionStatus, ViewerRights};
+use berth_verbs::hosts::{self, HostStatus, RemoteHost};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::caller::Caller;
-use crate::fault::Fault;
-use crate::gate::{Gate, work};
-use crate::http::body::{Path, Query};
+use crate::app_state::{AppState, run_blocking};
+use crate::caller::RequestCaller;
 use crate::http::events::wants_stream;
-use crate::live::terminals::Errand;
+use crate::http::extractors::{PathParams, QueryParams};
+use crate::http_problem::HttpProblem;
+use crate::live::terminal_limits::RemoteRequestKind;
 use crate::routes::{ANY_STATUS, Route};
-use crate::visible::{Json, nothing_hidden};
+use crate::viewer_filter::{JsonAnswer, nothing_hidden};
 
-/// What lets somebody in is made where it does.
+/// Routes that are refused for other hosts: credentials of a host are made on that host.
 const ONLY_THERE: [&str; 2] = ["tokens", "links"];
 
 pub(crate) fn routes() -> Vec<Route> {
     let pass = |method: Method, name, about| {
-        Route::new(method, name, "/v1/hosts/{host}/{*path}", Scope::Read, pass_on)
+        Route::new(method, name, "/v1/hosts/{host}/{*path}", AccessScope::Read, pass_on)
             .about(about)
             .filtered()
-            .gives_as(ANY_STATUS, "what the host answers", "*/*", None)
-            .fails(&[Code::NotFound, Code::NotAllowed, Code::Unreachable, Code::Full])
+            .gives_as(ANY_STATUS, "the answer of the host", "*/*", None)
+            .fails(&[
+                ProblemCode::NotFound,
+                ProblemCode::NotAllowed,
+                ProblemCode::Unreachable,
+                ProblemCode::Full,
+            ])
     };
     vec![
-        Route::get("list_hosts", "/v1/hosts", Scope::Read, list)
-            .about("Other hosts, and what is known of them.")
+        Route::get("list_hosts", "/v1/hosts", AccessScope::Read, list)
+            .about("Other hosts, with their state and their sessions.")
             .filtered()
-            .query::<Which>()
+            .query::<HostsQuery>()
             .gives::<HostList<'static>>(200, "the hosts"),
-        pass(Method::GET, "get_at_host", "Ask another host what could be asked here under /v1."),
-        pass(Method::POST, "post_at_host", "The same with POST."),
-        pass(Method::PATCH, "patch_at_host", "The same with PATCH."),
-        pass(Method::DELETE, "delete_at_host", "The same with DELETE."),
+        pass(
+            Method::GET,
+            "get_at_host",
+            "Passes a request on to another host: every GET under /v1 that this host has.",
+        ),
+        pass(Method::POST, "post_at_host", "Passes a POST request on to another host."),
+        pass(Method::PATCH, "patch_at_host", "Passes a PATCH request on to another host."),
+        pass(Method::DELETE, "delete_at_host", "Passes a DELETE request on to another host."),
     ]
 }
 
-/// What is wanted about hosts.
+/// The details that the client asks for.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Which {
-    /// Do not ask the hosts: only which there are.
+struct HostsQuery {
+    /// List the configured hosts without asking them for their state.
     #[serde(default)]
     names: bool,
 }
 
-/// Hosts.
+/// A list of hosts.
 #[derive(Serialize, JsonSchema)]
 struct HostList<'a> {
     hosts: Vec<HostView<'a>>,
-    /// How long ago the hosts were asked, in milliseconds: who asks again within a moment hears the same.
+    /// Age of this list, in milliseconds. The gateway caches it for a moment.
     age_ms: u64,
 }
 
-/// What is known of one host.
+/// A host, and its state.
 #[derive(Serialize, JsonSchema)]
 struct HostView<'a> {
-    /// What it is called.
+    /// Name of the host, as `berth hosts add` was given it.
     name: &'a str,
-    /// What ssh calls it.
+    /// Destination of the host for ssh.
     target: &'a str,
-    /// Why it cannot be asked now.
+    /// Reason that the host cannot be asked now; absent if it can be asked.
     away: Option<&'a str>,
-    /// How old what is known is, in milliseconds.
+    /// Age of the state of the host, in milliseconds.
     age_ms: Option<u64>,
-    /// berth's version there.
+    /// Version of berth on the host.
     version: Option<&'a str>,
-    /// What differs, if the versions do.
+    /// Difference between the versions of berth here and there, if there is one.
     skew: Option<&'a str>,
-    /// Its sessions, as `GET /v1/sessions` gives them: 2,000 at most.
-    // Written from what everybody shares: a copy for each who asks is what a host with many could fill the memory with.
+    /// Sessions of the host, as `GET /v1/sessions` gives them: 2,000 at most.
+    // Serialized from the shared list: with many sessions, a copy for each caller could fill the memory.
     #[schemars(with = "Vec<serde_json::Value>")]
-    sessions: Shown<'a>,
-    /// How many it has besides these.
+    sessions: HostSessions<'a>,
+    /// Number of further sessions of the host.
     beyond: u64,
 }
 
 /// Sessions of another host, each written as the caller may see it.
 #[derive(Clone, Copy, Default)]
-struct Shown<'a> {
-    sessions: &'a [Status],
-    viewer: Option<&'a Viewer>,
+struct HostSessions<'a> {
+    sessions: &'a [SessionStatus],
+    viewer: Option<&'a ViewerRights>,
 }
 
-impl Serialize for Shown<'_> {
+impl Serialize for HostSessions<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.sessions.iter().map(|status| {
             let mut status = status.clone();
-            status.hide_from(self.viewer.unwrap_or(&Viewer::LEAST));
+            status.hide_from(self.viewer.unwrap_or(&ViewerRights::LEAST));
             status
         }))
     }
@@ -104,9 +113,9 @@ impl Serialize for Shown<'_> {
 nothing_hidden!(HostList<'_>);
 
 impl<'a> HostView<'a> {
-    /// One that nobody asked.
-    fn bare(host: &'a Host) -> Self {
-        let Host { name, target, .. } = host;
+    /// A host that was not asked for its state.
+    fn bare(host: &'a RemoteHost) -> Self {
+        let RemoteHost { name, target, .. } = host;
         Self {
             name,
             target,
@@ -114,19 +123,19 @@ impl<'a> HostView<'a> {
             age_ms: None,
             version: None,
             skew: None,
-            sessions: Shown::default(),
+            sessions: HostSessions::default(),
             beyond: 0,
         }
     }
 
-    /// What was seen of one, so long ago.
-    fn of(look: &'a Look, ago_ms: u64, viewer: &'a Viewer) -> Self {
+    /// The state of a host, as it was found `ago_ms` milliseconds ago.
+    fn of(look: &'a HostStatus, ago_ms: u64, viewer: &'a ViewerRights) -> Self {
         Self {
             away: look.away.as_deref(),
             age_ms: look.age_ms.map(|age_ms| age_ms.saturating_add(ago_ms)),
             version: look.version.as_deref(),
             skew: look.skew.as_deref(),
-            sessions: Shown { sessions: &look.sessions, viewer: Some(viewer) },
+            sessions: HostSessions { sessions: &look.sessions, viewer: Some(viewer) },
             beyond: look.beyond,
             ..Self::bare(&look.host)
         }
@@ -134,39 +143,39 @@ impl<'a> HostView<'a> {
 }
 
 async fn list(
-    State(gate): State<Arc<Gate>>,
-    caller: Caller,
-    Query(which): Query<Which>,
-) -> Result<Response<Body>, Fault> {
-    // Whoever may see only some sessions may see none of other hosts.
+    State(gate): State<Arc<AppState>>,
+    caller: RequestCaller,
+    QueryParams(which): QueryParams<HostsQuery>,
+) -> Result<Response<Body>, HttpProblem> {
+    // A caller that is limited to some sessions of this host sees no sessions of other hosts.
     if caller.sessions.is_some() {
-        return Ok(Json(HostList { hosts: vec![], age_ms: 0 }).into_response());
+        return Ok(JsonAnswer(HostList { hosts: vec![], age_ms: 0 }).into_response());
     }
     let home = gate.home.clone();
-    let known = work(move || hosts::all(&home)).await?;
+    let known = run_blocking(move || hosts::all(&home)).await?;
     if which.names {
         let hosts = known.iter().map(HostView::bare).collect();
-        return Ok(Json(HostList { hosts, age_ms: 0 }).into_response());
+        return Ok(JsonAnswer(HostList { hosts, age_ms: 0 }).into_response());
     }
-    // A host that was added or taken away a moment ago is another question.
+    // The list of hosts is the key of the cache: a host that was added or removed a moment ago makes a new entry.
     let home = gate.home.clone();
     let look = move || Ok(hosts::look_at_all(&home, hosts::PATIENCE)?.into());
-    let (looks, age): (Arc<[Look]>, _) = gate.fleet.known.ask(known, look).await?;
+    let (looks, age): (Arc<[HostStatus]>, _) = gate.fleet.known.ask(known, look).await?;
     let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
     let viewer = caller.viewer();
     let hosts = looks.iter().map(|look| HostView::of(look, age_ms, &viewer)).collect();
-    Ok(Json(HostList { hosts, age_ms }).into_response())
+    Ok(JsonAnswer(HostList { hosts, age_ms }).into_response())
 }
 
 async fn pass_on(
-    State(gate): State<Arc<Gate>>,
-    caller: Caller,
-    Path((name, decoded)): Path<(String, String)>,
+    State(gate): State<Arc<AppState>>,
+    caller: RequestCaller,
+    PathParams((name, decoded)): PathParams<(String, String)>,
     request: Request<Body>,
-) -> Result<Response<Body>, Fault> {
+) -> Result<Response<Body>, HttpProblem> {
     let nobody = || {
-        Fault::from(
-            Problem::new(Code::NotFound, format!("there is no host `{}`", name.escape_debug()))
+        HttpProblem::from(
+            Problem::new(ProblemCode::NotFound, format!("there is no host `{}`", name.escape_debug()))
                 .hint("GET /v1/hosts lists them; `berth hosts add` adds one"),
         )
     };
@@ -174,34 +183,35 @@ async fn pass_on(
         return Err(nobody());
     }
     let home = gate.home.clone();
-    let hosts = work(move || hosts::all(&home)).await?;
-    // Only one that somebody added: a browser must not make us connect to anywhere.
+    let hosts = run_blocking(move || hosts::all(&home)).await?;
+    // Only configured hosts: a browser must not make the gateway connect to an address of its choice.
     let host = hosts.into_iter().find(|host| host.name == name).ok_or_else(nobody)?;
-    // As it was written: what was escaped stays so.
+    // The raw path keeps the escapes of the client.
     let raw = request.uri().path();
     let rest =
         raw.strip_prefix("/v1/hosts/").and_then(|rest| rest.split_once('/')).map_or("", |(_, rest)| rest);
     if rest == "hosts" || rest.starts_with("hosts/") {
-        return Err(Fault::usage("a host of a host is asked there").hint("add it here, too"));
+        return Err(HttpProblem::usage("requests are not passed on over two hosts")
+            .hint("add that host here as well: `berth hosts add`"));
     }
-    // What a token allows here ends here: one made there would outlive it, and go further.
+    // The rights of a token end on this host: a token made on the other host would outlive it, and could do more.
     let first_of = |path: &str| path.split('/').find(|part| !part.is_empty()).map(str::to_owned);
     let named = [first_of(rest), first_of(&decoded)];
     if let Some(first) = named.iter().flatten().find(|first| ONLY_THERE.contains(&first.as_str())) {
         let what = format!("{first} of `{}` are made on that host itself", host.name);
         let hint = format!("log in there: `ssh {} berth token new`", host.target);
-        return Err(Problem::new(Code::NotAllowed, what).hint(hint).into());
+        return Err(Problem::new(ProblemCode::NotAllowed, what).hint(hint).into());
     }
     let path = format!("/v1/{rest}");
     let (asker, at) = (caller.clone(), gate.clone());
-    let scope = work(move || Ok(asker.scope_elsewhere(&at))).await?;
+    let scope = run_blocking(move || Ok(asker.scope_elsewhere(&at))).await?;
     let headers = request.headers();
     let stays = headers.contains_key(header::UPGRADE) || wants_stream(headers) || decoded == "events";
     let errand = match () {
-        () if stays => Errand::Stays,
-        () if request.method() == Method::POST => Errand::MayWait,
-        () => Errand::Asks,
+        () if stays => RemoteRequestKind::Stays,
+        () if request.method() == Method::POST => RemoteRequestKind::MayWait,
+        () => RemoteRequestKind::Asks,
     };
-    let place = gate.terminals.enter_elsewhere(&caller, &host.name, errand)?;
+    let place = gate.terminals.enter_remote(&caller, &host.name, errand)?;
     gate.fleet.pass_on(&host, (&caller, scope), place, &path, request).await
 }

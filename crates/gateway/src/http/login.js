@@ -1,10 +1,10 @@
 (() => {
-  // The page reads it from here; see `api.js`.
+  // The page reads the login from here; see `api.js`.
   const KEY = "berth.login";
   const byLink = document.getElementById("by-link"), byToken = document.getElementById("by-token"), problem = document.getElementById("problem");
   const toPage = () => location.replace("/");
 
-  /** Whether this browser is signed in already. */
+  /** True if this browser is signed in already. */
   async function isIn() {
     try {
       const key = JSON.parse(localStorage.getItem(KEY));
@@ -12,7 +12,7 @@
     } catch { return false; }
   }
 
-  /** Words, with what stands between backticks as code. */
+  /** Text with code between backticks, as elements. */
   function words(text) {
     const all = document.createElement("span");
     text.split("`").forEach((part, n) => {
@@ -30,7 +30,7 @@
 
   async function enter(form) {
     try {
-      // Before the link is used up: a browser that stores nothing could not stay signed in.
+      // Checked before the link is used up: a browser that stores nothing could not stay signed in.
       localStorage.setItem("berth.probe", "1");
       localStorage.removeItem("berth.probe");
     } catch { return tell("This browser stores nothing for this page, so it cannot stay signed in."); }
@@ -44,7 +44,7 @@
       return toPage();
     }
     if (form === byLink) {
-      // A browser that is signed in needs no link, whoever used this one.
+      // A browser that is signed in needs no link, even if the link is used up.
       if (await isIn()) return toPage();
       byLink.hidden = true;
       byToken.hidden = false;

@@ -1,9 +1,9 @@
 //! Logging in and out, for browsers.
 //!
-//! Promise: a link lets one browser in, once; looking at it uses nothing up, since mail programs and chats look at
-//! every link they are given. The secret of a login is told once, to a script of this origin, which keeps it where no
-//! other origin reads it; it is never put into an address or a cookie, and never logged.
-//! Not here: what a login allows (see `auth`). Why it is so: docs/design/auth.md.
+//! Promise: a link lets one browser in, once. Looking at a link does not use it up, because mail programs and chats
+//! look at every link they are given. The secret of a login is sent once, to a script of this origin, which stores it
+//! where no other origin can read it; the secret is never in an address or a cookie, and never logged.
+//! Not here: the rights of a login (see `auth`). Reasons: docs/design/auth.md.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -12,72 +12,73 @@ use axum::extract::{Extension, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
 use base64::Engine;
-use berth_api::{Code, NewToken, Scope, TokenKind};
-use berth_verbs::tokens::{LOGIN_LIFE, Maker, Secret, TokenWish};
+use berth_api::{AccessScope, NewToken, ProblemCode, TokenKind};
+use berth_config::tokens::{LOGIN_LIFE, TokenMaker, TokenParams, TokenSecret};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::auth::{self, Asked, Peer, browser};
-use crate::caller::Caller;
-use crate::fault::Fault;
-use crate::gate::{Gate, work};
-use crate::http::body;
+use crate::app_state::{AppState, run_blocking};
+use crate::auth::{self, ConnectionPeer, RequestEndpoint, browser};
+use crate::caller::RequestCaller;
+use crate::http::extractors;
+use crate::http_problem::HttpProblem;
 use crate::page::address as file;
 use crate::routes::Route;
-use crate::visible::Json;
+use crate::viewer_filter::JsonAnswer;
 
-/// The largest form: a secret, and the names around it.
+/// Size limit of a form: a secret, and the names around it.
 const MAX_FORM_BYTES: usize = 4096;
-/// How long it may take to come. It fits one packet, and whoever sends it is a stranger who is being served.
+/// Timeout for the form. The form fits one packet, and its sender is not authenticated yet.
 const FORM_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("login_page", "/login", Scope::Read, show)
-            .about("The page to log in with.")
+        Route::get("login_page", "/login", AccessScope::Read, show)
+            .about("The page for signing in.")
             .open()
-            .query::<Form>()
-            .gives_as(200, "the page; a link in it is not used up by looking", "text/html", None)
-            .gives_as(303, "you are logged in already: to the page", "text/html", None),
-        Route::post("login", "/login", Scope::Read, login)
-            .about("Log a browser in: by a link, or by a token.")
+            .query::<LoginForm>()
+            .gives_as(200, "the page; looking at it does not use up a link", "text/html", None)
+            .gives_as(303, "the caller is logged in already: redirects to the page", "text/html", None),
+        Route::post("login", "/login", AccessScope::Read, login)
+            .about("Logs a browser in with a link or a token.")
             .open()
-            .takes_form::<Form>()
-            .gives::<NewToken>(200, "logged in: `secret` goes into `Authorization: Bearer SECRET`")
-            .fails(&[Code::Full])
-            .fails_with(401, Code::NotAllowed, "the link or token is not a good one")
-            .fails_with(410, Code::Refused, "the link was used, or is too old"),
-        Route::post("logout", "/logout", Scope::Read, logout).about("Log this browser out.").open().gives_as(
-            204,
-            "logged out",
-            "text/html",
-            None,
-        ),
+            .takes_form::<LoginForm>()
+            .gives::<NewToken>(
+                200,
+                "the browser is logged in: `secret` goes into `Authorization: Bearer SECRET`",
+            )
+            .fails(&[ProblemCode::Full])
+            .fails_with(401, ProblemCode::NotAllowed, "the link or token is not valid")
+            .fails_with(410, ProblemCode::Refused, "the link was used already, or has expired"),
+        Route::post("logout", "/logout", AccessScope::Read, logout)
+            .about("Logs this browser out.")
+            .open()
+            .gives_as(204, "the browser is logged out", "text/html", None),
     ]
 }
 
-/// What a form sends, or stands behind `?`.
+/// The fields of a login form, or of the query.
 #[derive(Deserialize, JsonSchema, Default)]
 #[schemars(rename = "Login")]
-struct Form {
-    /// A link that logs in once: its secret.
+struct LoginForm {
+    /// Secret of a link, which logs in once.
     #[serde(default)]
     link: Option<String>,
-    /// A token.
+    /// Secret of a token.
     #[serde(default)]
     token: Option<String>,
 }
 
-/// Sends the forms, and keeps the key that comes back.
+/// Script of the page: sends the forms, and stores the secret of the login.
 const SCRIPT: &str = include_str!("login.js");
-/// The files of the page that it looks like.
+/// Files of the page that give this one the same look.
 const STYLES: [&str; 3] = ["css/base.css", "css/list.css", "css/parts.css"];
 const THEME: &str = "js/theme.js";
 const ICON: &str = "icon.svg";
 const TOUCH_ICON: &str = "apple-touch-icon.png";
 
-/// The policy of this page: files and requests of this origin, its one script, no markup made by scripts.
+/// Content security policy of this page: files and requests of this origin, its one script, no markup made by scripts.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = base64::engine::general_purpose::STANDARD.encode(Sha256::digest(SCRIPT.as_bytes()));
     format!(
@@ -88,18 +89,18 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
 });
 
 async fn show(
-    State(gate): State<Arc<Gate>>,
-    Extension(asked): Extension<Asked>,
+    State(gate): State<Arc<AppState>>,
+    Extension(asked): Extension<RequestEndpoint>,
     headers: HeaderMap,
-    caller: Option<Extension<Caller>>,
-    Query(form): Query<Form>,
+    caller: Option<Extension<RequestCaller>>,
+    Query(form): Query<LoginForm>,
 ) -> Response {
     let said = |name: &str| headers.get(name).map(|value| value.as_bytes());
-    // Only who typed the address, or opened it from another program, meant to log in by that alone. One who followed
-    // a link on some page may have been sent here, and a program that looks ahead is nobody.
+    // A link logs in without a further click only if the user typed the address or opened it from another program. A
+    // link on some other page may have been followed by mistake, and a prefetch is not a user's decision.
     let by_themselves = said("sec-fetch-site") == Some(b"none") && said("sec-purpose").is_none();
-    let link = form.link.and_then(|text| Secret::parse(TokenKind::Link, text.trim()));
-    let is_good = |link: &Secret| gate.door.passes.tokens.check(link, TokenKind::Link).is_some();
+    let link = form.link.and_then(|text| TokenSecret::parse(TokenKind::Link, text.trim()));
+    let is_good = |link: &TokenSecret| gate.door.passes.tokens.check(link, TokenKind::Link).is_some();
     if caller.is_some() && !link.as_ref().is_some_and(is_good) {
         return to_the_page();
     }
@@ -110,9 +111,9 @@ fn to_the_page() -> Response {
     (StatusCode::SEE_OTHER, [(header::LOCATION, "/")]).into_response()
 }
 
-/// The page, as `SignIn` in the page's own `dialogs.js` looks, for a browser that comes by a link. It contains nothing that
-/// a client sent, except for the name that we answer to and a secret of the right form: letters and digits.
-fn page(asked: &Asked, link: Option<&Secret>, presses_itself: bool) -> Response {
+/// The login page, which looks like `SignIn` in the page's own `dialogs.js`. The only parts of it that a client sent
+/// are the host name that this gateway answers to and a secret of the right form: letters and digits.
+fn page(asked: &RequestEndpoint, link: Option<&TokenSecret>, presses_itself: bool) -> Response {
     let by_link = link.map(|link| {
         format!(
             "<form id=\"by-link\" method=\"post\" action=\"/login\"{}><p>This link signs this browser in, once.</p>\
@@ -152,8 +153,8 @@ fn page(asked: &Asked, link: Option<&Secret>, presses_itself: bool) -> Response 
     if let Ok(policy) = POLICY.parse() {
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     }
-    // Other origins hear nothing either way. With `no-referrer` the form would say `Origin: null`, and on an address
-    // without TLS nothing else would tell that it is ours.
+    // Pages of other origins can read none of this. With `no-referrer` the form would send `Origin: null`, and on an
+    // address without TLS nothing else shows that the form is from this origin.
     headers.insert(header::REFERRER_POLICY, header::HeaderValue::from_static("same-origin"));
     response
 }
@@ -163,91 +164,97 @@ fn escaped(text: &str) -> String {
 }
 
 async fn login(
-    State(gate): State<Arc<Gate>>,
-    Extension(asked): Extension<Asked>,
+    State(gate): State<Arc<AppState>>,
+    Extension(asked): Extension<RequestEndpoint>,
     headers: HeaderMap,
     request: Request,
-) -> Result<Json<NewToken>, Fault> {
-    // Callers of this route may be unknown, and there may be many of them.
+) -> Result<JsonAnswer<NewToken>, HttpProblem> {
+    // This route needs no token, so the number of callers is limited.
     let stay = gate.quotas.form();
     let form = stay.or_closed(read(&headers, request)).await?;
     drop(stay);
-    // A form that no script sent: the browser would show the answer and store nothing. The link is not used up.
+    // The form was sent without the script, so the browser would show the answer and store nothing. The link is not
+    // used up.
     let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     if accepts.is_some_and(|accept| accept.contains("text/html")) {
-        return Err(Fault::usage("signing in needs JavaScript"));
+        return Err(HttpProblem::usage("signing in needs JavaScript"));
     }
-    enter(&gate, &asked, form, &browser::called(&headers)).await.map(Json)
+    enter(&gate, &asked, form, &browser::called(&headers)).await.map(JsonAnswer)
 }
 
-async fn read(headers: &HeaderMap, request: Request) -> Result<Form, Fault> {
+async fn read(headers: &HeaderMap, request: Request) -> Result<LoginForm, HttpProblem> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-        return Err(Fault::usage(
-            "a login is a form: application/x-www-form-urlencoded, with `link` or `token`",
+        return Err(HttpProblem::usage(
+            "a login is sent as a form: application/x-www-form-urlencoded, with `link` or `token`",
         )
         .status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
-    let body = body::read(request.into_body(), MAX_FORM_BYTES, FORM_PATIENCE).await?;
+    let body = extractors::read(request.into_body(), MAX_FORM_BYTES, FORM_PATIENCE).await?;
     let text = std::str::from_utf8(&body).ok().and_then(|text| format!("/?{text}").parse::<Uri>().ok());
-    let form = text.and_then(|uri| Query::<Form>::try_from_uri(&uri).ok());
-    form.map(|Query(form)| form).ok_or_else(|| Fault::usage("the form cannot be read"))
+    let form = text.and_then(|uri| Query::<LoginForm>::try_from_uri(&uri).ok());
+    form.map(|Query(form)| form).ok_or_else(|| HttpProblem::usage("the form cannot be read"))
 }
 
-async fn enter(gate: &Arc<Gate>, asked: &Asked, form: Form, browser: &str) -> Result<NewToken, Fault> {
+async fn enter(
+    gate: &Arc<AppState>,
+    asked: &RequestEndpoint,
+    form: LoginForm,
+    browser: &str,
+) -> Result<NewToken, HttpProblem> {
     let from = match &asked.peer {
-        Peer::Local { .. } => "the local socket".to_owned(),
-        Peer::Network(address) => address.ip().to_canonical().to_string(),
+        ConnectionPeer::Local { .. } => "the local socket".to_owned(),
+        ConnectionPeer::Network(address) => address.ip().to_canonical().to_string(),
     };
     let place = format!("a browser at {from}");
     match (form.link, form.token) {
         (Some(link), None) => {
-            let link = Secret::parse(TokenKind::Link, link.trim());
+            let link = TokenSecret::parse(TokenKind::Link, link.trim());
             let link = link.ok_or_else(|| auth::failed(gate, &asked.peer))?;
             let tokens = gate.door.passes.tokens.clone();
             let browser = browser.to_owned();
-            work(move || tokens.claim(&link, &place, &browser)).await.map_err(|fault| {
+            run_blocking(move || tokens.claim(&link, &place, &browser)).await.map_err(|fault| {
                 match fault.problem.code {
-                    Code::Refused => fault.status(StatusCode::GONE),
-                    Code::NotFound => auth::failed(gate, &asked.peer),
+                    ProblemCode::Refused => fault.status(StatusCode::GONE),
+                    ProblemCode::NotFound => auth::failed(gate, &asked.peer),
                     _ => fault,
                 }
             })
         }
         (None, Some(token)) => {
-            let token = Secret::parse(TokenKind::Token, token.trim());
+            let token = TokenSecret::parse(TokenKind::Token, token.trim());
             let pass = token.and_then(|token| gate.door.passes.check(&token, TokenKind::Token));
             let pass = pass.ok_or_else(|| auth::failed(gate, &asked.peer))?;
             let tokens = gate.door.passes.tokens.clone();
-            // The token's own name says most: its person gave it.
+            // The token's own name says most, because the user chose it.
             let called = format!("{}.{browser}", pass.name);
-            work(move || {
+            run_blocking(move || {
                 let (scope, sessions) = (pass.scope, pass.sessions.clone());
-                let wish = TokenWish { name: None, scope, sessions, life: Some(LOGIN_LIFE) };
-                tokens.log_in(wish, Maker { place: &place, pass: Some(&pass) }, &called)
+                let wish = TokenParams { name: None, scope, sessions, life: Some(LOGIN_LIFE) };
+                tokens.log_in(wish, TokenMaker { place: &place, pass: Some(&pass) }, &called)
             })
             .await
         }
-        _ => Err(Fault::usage("a login takes a `link` or a `token`")),
+        _ => Err(HttpProblem::usage("a login needs either `link` or `token`")),
     }
 }
 
 async fn logout(
-    State(gate): State<Arc<Gate>>,
-    caller: Option<Extension<Caller>>,
-) -> Result<StatusCode, Fault> {
+    State(gate): State<Arc<AppState>>,
+    caller: Option<Extension<RequestCaller>>,
+) -> Result<StatusCode, HttpProblem> {
     let pass = caller.and_then(|Extension(caller)| caller.pass).filter(|pass| pass.kind == TokenKind::Login);
     if let Some(pass) = pass {
         let tokens = gate.door.passes.tokens.clone();
-        let gone = work(move || {
+        let gone = run_blocking(move || {
             let gone = tokens.revoke(&pass.id, None)?;
             tokens.note_revoked(&pass.name, &gone);
             Ok(())
         });
         let gone = gone.await;
         if let Err(fault) = gone
-            && fault.problem.code != Code::NotFound
+            && fault.problem.code != ProblemCode::NotFound
         {
             return Err(fault);
         }

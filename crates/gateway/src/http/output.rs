@@ -2,72 +2,75 @@
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use berth_api::{Code, Problem, Scope, Status};
+use berth_api::{AccessScope, Problem, ProblemCode, SessionStatus};
 use berth_verbs::{input, output, screen};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::caller::Target;
-use crate::fault::Fault;
-use crate::gate::work;
-use crate::http::body::{Body, Query};
+use crate::app_state::run_blocking;
+use crate::caller::RequestedSession;
+use crate::http::extractors::{JsonBody, QueryParams};
+use crate::http_problem::HttpProblem;
 use crate::routes::{Route, bytes, text};
-use crate::visible::Json;
+use crate::viewer_filter::JsonAnswer;
 
-/// How much output is given at a time, whatever is asked for: a client that reads slowly costs as much memory.
+/// Largest piece of output in one answer: it stays in memory for as long as a slow client reads.
 const PIECE_BYTES: usize = 1024 * 1024;
-/// How much can be asked for.
+/// Largest `limit` that a client may send.
 const MAX_PIECE_BYTES: usize = 8 * 1024 * 1024;
-/// Where the bytes given begin.
+/// Header with the offset of the first byte.
 const FROM: &str = "x-output-from";
-/// How far the output reaches in all.
+/// Header with the offset of the end of the output.
 const END: &str = "x-output-end";
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("get_output", "/v1/sessions/{session}/output", Scope::Read, output_)
+        Route::get("get_output", "/v1/sessions/{session}/output", AccessScope::Read, output_)
             .about(
-                "What the agent wrote, byte for byte. `X-Output-From` says where the bytes begin (later \
-                 than asked for if that is no longer kept), `X-Output-End` how far the output reaches in \
-                 all.",
+                "Raw output of the agent's terminal. `X-Output-From` is the offset of the first byte (later \
+                 than requested if earlier output is no longer kept), `X-Output-End` that of the end of the \
+                 output.",
             )
-            .query::<Piece>()
+            .query::<OutputQuery>()
             .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
-            .tells("X-Output-From", "Where the bytes begin.")
-            .tells("X-Output-End", "How far the output reaches in all.")
-            .fails(&[Code::NotFound, Code::Usage]),
-        Route::get("get_screen", "/v1/sessions/{session}/screen", Scope::Read, screen_)
-            .about("What is on the screen, also of a session that is over.")
-            .query::<Look>()
+            .tells("X-Output-From", "Offset of the first byte.")
+            .tells("X-Output-End", "Offset of the end of the output.")
+            .fails(&[ProblemCode::NotFound, ProblemCode::Usage]),
+        Route::get("get_screen", "/v1/sessions/{session}/screen", AccessScope::Read, screen_)
+            .about("The screen of the terminal, also after the run has ended.")
+            .query::<ScreenQuery>()
             .gives_as(200, "the screen", "text/plain", Some(text))
-            .fails(&[Code::NotFound, Code::Usage]),
-        Route::post("type_input", "/v1/sessions/{session}/input", Scope::Control, input_)
-            .about("Types into the terminal, once, as the one writer.")
-            .takes::<Keys>()
-            .gives::<Status>(200, "typed; what is known then")
-            .fails(&[Code::NotFound, Code::Usage, Code::Held, Code::Refused]),
+            .fails(&[ProblemCode::NotFound, ProblemCode::Usage]),
+        Route::post("type_input", "/v1/sessions/{session}/input", AccessScope::Control, input_)
+            .about("Types into the terminal, once, as its one writer.")
+            .takes::<InputRequest>()
+            .gives::<SessionStatus>(200, "the text was typed; the state of the session afterwards")
+            .fails(&[ProblemCode::NotFound, ProblemCode::Usage, ProblemCode::Held, ProblemCode::Refused]),
     ]
 }
 
-/// Which bytes.
+/// The bytes that the client asks for.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-struct Piece {
-    /// The offset of the first byte.
+struct OutputQuery {
+    /// Offset of the first byte.
     #[serde(default)]
     from: u64,
-    /// How many at most, up to 8 MiB. No more than 1 MiB comes at a time: go on behind it.
+    /// Largest number of bytes, up to 8 MiB. One answer has at most 1 MiB: ask for the rest behind it.
     #[schemars(range(max = 8_388_608))]
     limit: Option<usize>,
 }
 
-async fn output_(target: Target, Query(piece): Query<Piece>) -> Result<Response, Fault> {
+async fn output_(
+    target: RequestedSession,
+    QueryParams(piece): QueryParams<OutputQuery>,
+) -> Result<Response, HttpProblem> {
     let limit = piece.limit.unwrap_or(PIECE_BYTES);
     if limit > MAX_PIECE_BYTES {
-        return Err(Fault::usage(format!("`limit` is {limit}, and can be {MAX_PIECE_BYTES} at most")));
+        return Err(HttpProblem::usage(format!("`limit` is {limit}, and can be {MAX_PIECE_BYTES} at most")));
     }
     let limit = limit.min(PIECE_BYTES);
-    let piece = work(move || output::read(&target.ctx, &target.id, piece.from, limit)).await?;
+    let piece = run_blocking(move || output::read(&target.ctx, &target.id, piece.from, limit)).await?;
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
         (header::CACHE_CONTROL, "no-store".to_owned()),
@@ -77,44 +80,48 @@ async fn output_(target: Target, Query(piece): Query<Piece>) -> Result<Response,
     Ok((headers, piece.bytes).into_response())
 }
 
-/// How the screen is wanted.
+/// The form in which the client asks for the screen.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-struct Look {
-    /// In plain text, or with colours.
+struct ScreenQuery {
+    /// Format of the screen: plain text, or with colours.
     #[serde(default)]
-    format: Format,
+    format: ScreenFormat,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, Debug, Default)]
 #[serde(rename_all = "lowercase")]
-enum Format {
-    /// Plain text.
+enum ScreenFormat {
+    /// Plain text, without colours.
     #[default]
     Text,
-    /// With the sequences that make colours.
+    /// Text with the escape sequences for colours.
     Ansi,
 }
 
-async fn screen_(target: Target, Query(look): Query<Look>) -> Result<Response, Fault> {
-    let text = work(move || screen::text(&target.ctx, &target.id, look.format == Format::Ansi)).await?;
+async fn screen_(
+    target: RequestedSession,
+    QueryParams(look): QueryParams<ScreenQuery>,
+) -> Result<Response, HttpProblem> {
+    let text = run_blocking(move || screen::text(&target.ctx, &target.id, look.format == ScreenFormat::Ansi))
+        .await?;
     let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CACHE_CONTROL, "no-store")];
     Ok((headers, text + "\n").into_response())
 }
 
-/// What to type.
+/// The text to type.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-struct Keys {
-    /// The keys.
+struct InputRequest {
+    /// Text to type.
     text: String,
-    /// Press Enter behind them.
+    /// Press Enter after the text.
     #[serde(default)]
     enter: bool,
-    /// Take over from the client that types.
+    /// Take over the terminal from the client that is its writer now.
     #[serde(default)]
     take: bool,
-    /// The question that the keys answer. If it is no longer open, nothing is typed.
+    /// Question that the text answers. If it is no longer open, nothing is typed.
     question: Option<OpenQuestion>,
 }
 
@@ -122,29 +129,32 @@ struct Keys {
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
 struct OpenQuestion {
-    /// Name of the question: `turns.asks[].request` of the session.
+    /// Id of the question: `turns.asks[].request` of the session.
     request: String,
-    /// The run in which it is asked: `epoch` of the session.
+    /// Number of the run that asks: `epoch` of the session.
     epoch: u64,
 }
 
 impl OpenQuestion {
-    fn check(&self, status: &Status) -> Result<(), Problem> {
+    fn check(&self, status: &SessionStatus) -> Result<(), Problem> {
         let asks = status.turns.iter().flat_map(|turns| &turns.asks);
         let is_open = status.epoch == self.epoch && asks.into_iter().any(|ask| ask.request == self.request);
-        let gone = || Problem::new(Code::Refused, "the question is no longer open; nothing was typed");
+        let gone = || Problem::new(ProblemCode::Refused, "the question is no longer open; nothing was typed");
         is_open.then_some(()).ok_or_else(|| gone().hint("look at the session again"))
     }
 }
 
-async fn input_(target: Target, Body(keys): Body<Keys>) -> Result<Json<Status>, Fault> {
+async fn input_(
+    target: RequestedSession,
+    JsonBody(keys): JsonBody<InputRequest>,
+) -> Result<JsonAnswer<SessionStatus>, HttpProblem> {
     let text = if keys.enter { keys.text + "\r" } else { keys.text };
-    let Target { ctx, id, handle, .. } = target;
-    let typed = work(move || {
+    let RequestedSession { ctx, id, handle, .. } = target;
+    let typed = run_blocking(move || {
         if let Some(question) = keys.question {
             question.check(&ctx.known(&id)?.0)?;
         }
         input::type_text(&ctx, &id, &handle, text, keys.take)
     });
-    Ok(Json(typed.await?))
+    Ok(JsonAnswer(typed.await?))
 }

@@ -1,77 +1,93 @@
-//! The queue: what waits in a session, in which order, and whether it goes on.
+//! The queue of a session: turns that wait, their order, and whether the queue is paused.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::Method;
-use berth_api::{Code, Scope};
-use berth_verbs::queue::{self, Waiting};
+use berth_api::{AccessScope, ProblemCode};
+use berth_verbs::queue::{self, QueueView};
 use berth_verbs::turns;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::caller::Target;
-use crate::fault::Fault;
-use crate::gate::Gate;
-use crate::http::body::Body;
+use crate::app_state::AppState;
+use crate::caller::RequestedSession;
+use crate::http::extractors::JsonBody;
 use crate::http::turns::{TurnNumber, refused};
+use crate::http_problem::HttpProblem;
 use crate::routes::Route;
-use crate::visible::{Json, nothing_hidden};
+use crate::viewer_filter::{JsonAnswer, nothing_hidden};
 
 pub(crate) fn routes() -> Vec<Route> {
-    let fails = [Code::NotFound, Code::Refused, Code::Unreachable, Code::Unavailable];
+    let fails =
+        [ProblemCode::NotFound, ProblemCode::Refused, ProblemCode::Unreachable, ProblemCode::Unavailable];
     vec![
-        Route::get("get_queue", "/v1/sessions/{session}/queue", Scope::Read, show)
-            .about("What waits in a session.")
-            .gives::<Waiting>(200, "what waits, the next one first")
-            .fails(&[Code::NotFound, Code::Refused]),
-        Route::new(Method::PATCH, "change_queue", "/v1/sessions/{session}/queue", Scope::Send, change)
-            .about("Let no further turn begin, or let the queue go on, whatever held it.")
-            .takes::<QueueChange>()
-            .gives::<Waiting>(200, "what waits now")
+        Route::get("get_queue", "/v1/sessions/{session}/queue", AccessScope::Read, show)
+            .about("Turns that wait in a session.")
+            .gives::<QueueView>(200, "the waiting turns, the next one first")
+            .fails(&[ProblemCode::NotFound, ProblemCode::Refused]),
+        Route::new(Method::PATCH, "change_queue", "/v1/sessions/{session}/queue", AccessScope::Send, change)
+            .about("Pauses the queue so that no further turn begins, or resumes it after any kind of pause.")
+            .takes::<ChangeQueue>()
+            .gives::<QueueView>(200, "the turns that wait now")
             .fails(&fails),
-        Route::new(Method::DELETE, "drop_turn", "/v1/sessions/{session}/queue/{turn}", Scope::Send, withdraw)
-            .about("Withdraw a turn that waits.")
-            .gives::<Waiting>(200, "what waits now")
-            .fails(&fails),
-        Route::new(Method::PATCH, "change_turn", "/v1/sessions/{session}/queue/{turn}", Scope::Send, edit)
-            .about("Put a turn that waits at another place, or have it say something else.")
-            .takes::<TurnChange>()
-            .gives::<Waiting>(200, "what waits now")
-            .fails(&fails),
+        Route::new(
+            Method::DELETE,
+            "drop_turn",
+            "/v1/sessions/{session}/queue/{turn}",
+            AccessScope::Send,
+            withdraw,
+        )
+        .about("Withdraws a waiting turn.")
+        .gives::<QueueView>(200, "the turns that wait now")
+        .fails(&fails),
+        Route::new(
+            Method::PATCH,
+            "change_turn",
+            "/v1/sessions/{session}/queue/{turn}",
+            AccessScope::Send,
+            edit,
+        )
+        .about("Moves a waiting turn, or changes its text.")
+        .takes::<ChangeTurn>()
+        .gives::<QueueView>(200, "the turns that wait now")
+        .fails(&fails),
     ]
 }
 
-nothing_hidden!(Waiting);
+nothing_hidden!(QueueView);
 
-/// Whether a queue goes on.
+/// Pause or resume of a queue.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-struct QueueChange {
-    /// No further turn begins.
+struct ChangeQueue {
+    /// True to let no further turn begin; false to resume the queue.
     paused: bool,
 }
 
-/// What is to be different about a turn that waits.
+/// Changes of a waiting turn.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-struct TurnChange {
-    /// How many shall be before it: 0 is next.
+struct ChangeTurn {
+    /// New position: the number of turns before it, so 0 is next.
     position: Option<u64>,
-    /// What it shall say. Its place stays, and its key still means it.
+    /// New text of the prompt. The turn keeps its place and its idempotency key.
     #[schemars(length(min = 1, max = 1_048_576))]
     text: Option<String>,
 }
 
-async fn show(State(gate): State<Arc<Gate>>, target: Target) -> Result<Json<Waiting>, Fault> {
+async fn show(
+    State(gate): State<Arc<AppState>>,
+    target: RequestedSession,
+) -> Result<JsonAnswer<QueueView>, HttpProblem> {
     done(&gate, target, |_| Ok(())).await
 }
 
 async fn change(
-    State(gate): State<Arc<Gate>>,
-    target: Target,
-    Body(change): Body<QueueChange>,
-) -> Result<Json<Waiting>, Fault> {
+    State(gate): State<Arc<AppState>>,
+    target: RequestedSession,
+    JsonBody(change): JsonBody<ChangeQueue>,
+) -> Result<JsonAnswer<QueueView>, HttpProblem> {
     done(&gate, target, move |target| match change.paused {
         true => queue::pause(&target.ctx, &target.id),
         false => queue::go_on(&target.ctx, &target.id),
@@ -80,43 +96,45 @@ async fn change(
 }
 
 async fn withdraw(
-    State(gate): State<Arc<Gate>>,
-    target: Target,
+    State(gate): State<Arc<AppState>>,
+    target: RequestedSession,
     TurnNumber(number): TurnNumber,
-) -> Result<Json<Waiting>, Fault> {
+) -> Result<JsonAnswer<QueueView>, HttpProblem> {
     done(&gate, target, move |target| queue::withdraw(&target.ctx, &target.id, number)).await
 }
 
 async fn edit(
-    State(gate): State<Arc<Gate>>,
-    target: Target,
+    State(gate): State<Arc<AppState>>,
+    target: RequestedSession,
     TurnNumber(number): TurnNumber,
-    Body(change): Body<TurnChange>,
-) -> Result<Json<Waiting>, Fault> {
+    JsonBody(change): JsonBody<ChangeTurn>,
+) -> Result<JsonAnswer<QueueView>, HttpProblem> {
     if change.position.is_none() && change.text.is_none() {
-        return Err(Fault::usage("nothing is to be different").hint("give `position`, `text`, or both"));
+        return Err(
+            HttpProblem::usage("the request changes nothing").hint("give `position`, `text`, or both")
+        );
     }
-    done(&gate, target, move |Target { ctx, id, .. }| {
-        // What cannot be said is told before anything is changed.
+    done(&gate, target, move |RequestedSession { ctx, id, .. }| {
+        // The new text is checked before anything is changed.
         change.text.as_deref().map_or(Ok(()), turns::check_prompt)?;
         if let Some(to) = change.position {
-            queue::shift(ctx, id, number, to)?;
+            queue::move_turn(ctx, id, number, to)?;
         }
         change.text.map_or(Ok(()), |text| queue::edit(ctx, id, number, text))
     })
     .await
 }
 
-/// Does something, and tells what waits then.
+/// Runs a verb, and answers with the turns that wait afterwards.
 async fn done(
-    gate: &Gate,
-    target: Target,
-    verb: impl FnOnce(&Target) -> Result<(), berth_api::Problem> + Send + 'static,
-) -> Result<Json<Waiting>, Fault> {
+    gate: &AppState,
+    target: RequestedSession,
+    verb: impl FnOnce(&RequestedSession) -> Result<(), berth_api::Problem> + Send + 'static,
+) -> Result<JsonAnswer<QueueView>, HttpProblem> {
     let follower = gate.followers.of(&target.ctx, &target.id);
     let waiting = follower.work(move || {
         verb(&target)?;
         queue::waiting(&target.ctx, &target.id, &target.handle)
     });
-    waiting.await.map(Json).map_err(refused)
+    waiting.await.map(JsonAnswer).map_err(refused)
 }

@@ -1,4 +1,4 @@
-//! Sessions: the list, one, making one, changing one, deleting one for good.
+//! Sessions: listing, reading, creating, changing and deleting them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,131 +6,151 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use berth_api::{Code, Problem, Scope, SessionState, Status, Viewer};
-use berth_store::view::Look;
-use berth_verbs::life::{self, Edit};
-use berth_verbs::listing::{self, Extent, Filter, Order};
-use berth_verbs::purge::{self, Doomed};
+use berth_api::{AccessScope, Problem, ProblemCode, SessionState, SessionStatus, ViewerRights};
+use berth_store::session_status::StatusCache;
+use berth_verbs::lifecycle::{self, SessionEdit};
+use berth_verbs::listing::{self, ListExtent, ListOrder, SessionFilter};
+use berth_verbs::purge::{self, PurgedSession};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::caller::{Caller, Target};
-use crate::fault::Fault;
-use crate::gate::{Gate, or_no_store, work};
+use crate::app_state::{AppState, or_store_unreadable, run_blocking};
+use crate::caller::{RequestCaller, RequestedSession};
 use crate::http::{
-    body::Body, body::Query, body::object_or_null, wishes::PolicyWish, wishes::given, wishes::told_of,
+    extractors::JsonBody, extractors::QueryParams, extractors::object_or_null, session_params::PolicyParams,
+    session_params::present_or_null, session_params::told_of,
 };
+use crate::http_problem::HttpProblem;
 use crate::routes::Route;
-use crate::visible::{Json, Visible, nothing_hidden};
+use crate::viewer_filter::{JsonAnswer, ViewerFiltered, nothing_hidden};
 
-/// How many directories are suggested for a new session.
+/// Largest number of suggested directories for a new session.
 const MOST_DIRECTORIES: usize = 30;
-/// How many directories of sessions are looked at for that: some of them may be gone.
+/// Number of directories that are checked for suggestions: some of them may not exist any more.
 const MOST_CANDIDATES: usize = 60;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("list_sessions", "/v1/sessions", Scope::Read, list)
-            .about("The sessions, who needs you first.")
+        Route::get("list_sessions", "/v1/sessions", AccessScope::Read, list)
+            .about("The sessions; those that need you come first.")
             .filtered()
-            .query::<Which>()
-            .gives::<Sessions>(200, "the list")
-            .fails(&[Code::Usage, Code::Unreachable]),
-        Route::get("list_directories", "/v1/directories", Scope::Send, directories)
+            .query::<SessionsQuery>()
+            .gives::<SessionList>(200, "the list")
+            .fails(&[ProblemCode::Usage, ProblemCode::Unreachable]),
+        Route::get("list_directories", "/v1/directories", AccessScope::Send, directories)
             .about(
                 "Directories to suggest for a new session: those of sessions, the last used first, then \
                  those that the config lists.",
             )
             .filtered()
-            .gives::<Directories>(200, "the list; only directories that you may start a session in")
-            .fails(&[Code::Refused, Code::Unreachable]),
-        Route::get("get_session", "/v1/sessions/{session}", Scope::Read, one)
-            .about("What is known about a session.")
-            .gives::<Status>(200, "what is known")
-            .fails(&[Code::NotFound, Code::Unreachable]),
-        Route::new(Method::PATCH, "change_session", "/v1/sessions/{session}", Scope::Control, change)
-            .about("Another name, other tags, another note, another policy.")
+            .gives::<DirectorySuggestions>(
+                200,
+                "the directories; only those in which the caller may start a session",
+            )
+            .fails(&[ProblemCode::Refused, ProblemCode::Unreachable]),
+        Route::get("get_session", "/v1/sessions/{session}", AccessScope::Read, one)
+            .about("The state of a session.")
+            .gives::<SessionStatus>(200, "the state")
+            .fails(&[ProblemCode::NotFound, ProblemCode::Unreachable]),
+        Route::new(Method::PATCH, "change_session", "/v1/sessions/{session}", AccessScope::Control, change)
+            .about("Changes the name, tags, note, policy or notifications of a session.")
             .takes::<ChangeSession>()
-            .gives::<Status>(200, "what is known now")
-            .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Held, Code::Unreachable]),
-        Route::new(Method::DELETE, "delete_session", "/v1/sessions/{session}", Scope::Admin, delete)
+            .gives::<SessionStatus>(200, "the new state")
+            .fails(&[
+                ProblemCode::NotFound,
+                ProblemCode::Usage,
+                ProblemCode::Refused,
+                ProblemCode::Held,
+                ProblemCode::Unreachable,
+            ]),
+        Route::new(Method::DELETE, "delete_session", "/v1/sessions/{session}", AccessScope::Admin, delete)
             .about("Deletes a session that does not run, for good.")
-            .query::<Confirmed>()
-            .gives::<Doomed>(200, "what was deleted")
-            .fails(&[Code::NotFound, Code::NeedsYes, Code::Held, Code::Refused, Code::Unreachable]),
+            .query::<DeleteConfirmation>()
+            .gives::<PurgedSession>(200, "the deleted session")
+            .fails(&[
+                ProblemCode::NotFound,
+                ProblemCode::NeedsYes,
+                ProblemCode::Held,
+                ProblemCode::Refused,
+                ProblemCode::Unreachable,
+            ]),
     ]
 }
 
-nothing_hidden!(Directories);
+nothing_hidden!(DirectorySuggestions);
 
-/// Which sessions are wanted. All conditions hold together.
+/// Conditions on the sessions in a list. A session has to meet all of them.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-struct Which {
-    /// Those that stopped long ago, and those that are put away, too.
+struct SessionsQuery {
+    /// Include sessions that stopped long ago, and archived ones.
     #[serde(default)]
     all: bool,
-    /// Only those that are put away.
+    /// Archived sessions only.
     #[serde(default)]
     archived: bool,
-    /// Only those in one of these states, with commas between them.
+    /// States to include, separated by commas.
+    #[schemars(with = "Option<Vec<SessionState>>")]
     state: Option<String>,
-    /// Only those with this agent, or this program.
+    /// Agent, or program, of the sessions.
     agent: Option<String>,
-    /// Only those with all of these tags, with commas between them.
+    /// Tags that a session must have, separated by commas.
     tag: Option<String>,
-    /// Only those in this directory, or below it.
+    /// Directory: only sessions in it, or below it.
     #[schemars(regex(pattern = "^/"))]
     cwd: Option<PathBuf>,
-    /// Only those with a name like this; `*` and `?` stand for anything.
+    /// Pattern for the name: `*` and `?` match any characters and any single one.
     name: Option<String>,
-    /// `state` (who needs you first), `active`, `created` or `name`.
-    sort: Option<Sort>,
-    /// At most so many.
+    /// Order of the list: `state` (sessions that need you first), `active`, `created` or `name`.
+    sort: Option<SessionSort>,
+    /// Largest number of sessions.
     limit: Option<usize>,
 }
 
-/// What a list is sorted by.
+/// Order of a list of sessions.
 #[derive(Deserialize, JsonSchema, Clone, Copy, Debug)]
 #[serde(rename_all = "snake_case")]
-enum Sort {
-    /// Who needs you first.
+enum SessionSort {
+    /// By state: sessions that need you first.
     State,
-    /// The last active first.
+    /// By time of the last activity, latest first.
     Active,
-    /// The newest first.
+    /// By time of creation, newest first.
     Created,
-    /// By name, those without one last.
+    /// By name; sessions without one last.
     Name,
 }
 
-impl Which {
-    fn filter(self) -> Result<Filter, Problem> {
+impl SessionsQuery {
+    fn filter(self) -> Result<SessionFilter, Problem> {
         let words = |text: Option<String>| -> Vec<String> {
             let words = text.iter().flat_map(|text| text.split(',')).map(str::to_owned);
             words.filter(|word| !word.is_empty()).collect()
         };
         let states: Vec<_> = words(self.state).iter().map(|word| SessionState::from(word.as_str())).collect();
-        listing::known(&states)?;
+        listing::check_states(&states)?;
         if let Some(dir) = self.cwd.as_ref().filter(|dir| !dir.is_absolute()) {
-            return Err(Problem::new(Code::Usage, format!("`{}` is not an absolute path", dir.display()))
-                .hint("write the directory from / on"));
+            return Err(Problem::new(
+                ProblemCode::Usage,
+                format!("`{}` is not an absolute path", dir.display()),
+            )
+            .hint("write the directory from / on"));
         }
         let extent = match (self.all, self.archived) {
             (true, true) => {
-                return Err(Problem::new(Code::Usage, "`all` and `archived` do not go together"));
+                return Err(Problem::new(ProblemCode::Usage, "`all` and `archived` exclude each other"));
             }
-            (true, false) => Extent::All,
-            (false, true) => Extent::Archived,
-            (false, false) => Extent::Recent,
+            (true, false) => ListExtent::All,
+            (false, true) => ListExtent::Archived,
+            (false, false) => ListExtent::Recent,
         };
-        let order = match self.sort.unwrap_or(Sort::State) {
-            Sort::State => Order::State,
-            Sort::Active => Order::Active,
-            Sort::Created => Order::Created,
-            Sort::Name => Order::Name,
+        let order = match self.sort.unwrap_or(SessionSort::State) {
+            SessionSort::State => ListOrder::State,
+            SessionSort::Active => ListOrder::Active,
+            SessionSort::Created => ListOrder::Created,
+            SessionSort::Name => ListOrder::Name,
         };
-        Ok(Filter {
+        Ok(SessionFilter {
             states,
             agent: self.agent,
             under: self.cwd.map(|dir| dir.canonicalize().unwrap_or(dir)),
@@ -145,38 +165,38 @@ impl Which {
 
 /// A list of sessions.
 #[derive(Serialize, JsonSchema)]
-struct Sessions {
-    /// In order.
-    sessions: Vec<Listed>,
-    /// How many more there are that stopped over a day ago.
+struct SessionList {
+    /// The sessions, in the order of `sort`.
+    sessions: Vec<ListedSession>,
+    /// Number of further sessions that stopped over a day ago.
     older: usize,
-    /// How many more there are that were put away.
+    /// Number of further sessions that are archived.
     archived: usize,
-    /// How many more there are behind the limit.
+    /// Number of further sessions beyond the limit.
     beyond: usize,
-    /// What could not be read, or brought to its end.
+    /// Sessions whose records could not be read, or that could not be brought to their end.
     damaged: Vec<String>,
 }
 
-impl Visible for Sessions {
-    fn hide_from(&mut self, viewer: &Viewer) {
+impl ViewerFiltered for SessionList {
+    fn hide_from(&mut self, viewer: &ViewerRights) {
         self.sessions.iter_mut().for_each(|listed| listed.status.hide_from(viewer));
     }
 }
 
-/// A session in a list.
+/// A session, as an entry of a list.
 #[derive(Serialize, JsonSchema)]
-struct Listed {
+struct ListedSession {
     #[serde(flatten)]
-    status: Status,
-    /// How long ago the last thing happened that is known of it: an event, or a byte of output.
+    status: SessionStatus,
+    /// Age of the latest evidence about the session, an event or a byte of output, in milliseconds.
     evidence_age_ms: u64,
-    /// How much memory its run uses, where that can be told at once.
+    /// Memory of its run, where it can be read without delay.
     memory_bytes: Option<u64>,
 }
 
-impl From<Status> for Listed {
-    fn from(status: Status) -> Self {
+impl From<SessionStatus> for ListedSession {
+    fn from(status: SessionStatus) -> Self {
         let evidence_age_ms = berth_host::clock::wall_ms().saturating_sub(status.last_activity_at.0);
         let group = status.boundary.cgroup.as_deref().filter(|_| status.pid.is_some()).map(PathBuf::from);
         let memory = group.and_then(|group| std::fs::read_to_string(group.join("memory.current")).ok());
@@ -186,40 +206,43 @@ impl From<Status> for Listed {
 }
 
 async fn list(
-    State(gate): State<Arc<Gate>>,
-    caller: Caller,
-    Query(which): Query<Which>,
-) -> Result<Json<Sessions>, Fault> {
+    State(gate): State<Arc<AppState>>,
+    caller: RequestCaller,
+    QueryParams(which): QueryParams<SessionsQuery>,
+) -> Result<JsonAnswer<SessionList>, HttpProblem> {
     let ctx = caller.ctx(&gate);
-    let found = work(move || {
+    let found = run_blocking(move || {
         let filter = which.filter()?;
-        let mut ids = listing::ids(&ctx).map_err(|problem| or_no_store(&ctx.home, problem))?;
+        let mut ids = listing::ids(&ctx).map_err(|problem| or_store_unreadable(&ctx.home, problem))?;
         ids.retain(|id| caller.may_see(id));
         let found = listing::listing(&filter, listing::look_at_all(&ctx, &filter, &ids));
-        Ok(Sessions {
-            sessions: found.sessions.into_iter().map(Listed::from).collect(),
+        Ok(SessionList {
+            sessions: found.sessions.into_iter().map(ListedSession::from).collect(),
             older: found.older,
             archived: found.archived,
             beyond: found.beyond,
             damaged: found.damaged.into_iter().map(|problem| problem.what).collect(),
         })
     });
-    Ok(Json(found.await?))
+    Ok(JsonAnswer(found.await?))
 }
 
-/// Directories to suggest.
+/// Suggestions for the directory of a new session.
 #[derive(Serialize, JsonSchema)]
-struct Directories {
-    /// Absolute paths, the best suggestion first.
+struct DirectorySuggestions {
+    /// Absolute paths, best suggestion first.
     directories: Vec<String>,
 }
 
-async fn directories(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Json<Directories>, Fault> {
-    // A token for some sessions starts no others.
+async fn directories(
+    State(gate): State<Arc<AppState>>,
+    caller: RequestCaller,
+) -> Result<JsonAnswer<DirectorySuggestions>, HttpProblem> {
+    // A token that is limited to some sessions cannot start others.
     if caller.sessions.is_some() {
-        return Ok(Json(Directories { directories: vec![] }));
+        return Ok(JsonAnswer(DirectorySuggestions { directories: vec![] }));
     }
-    // A page that asks this follows the list, so the gateway knows it already.
+    // A page that asks for this also subscribes to the list, so the gateway has it in memory.
     let mut looking = gate.live.list.subscribe();
     let of_sessions = loop {
         match looking.directories(MOST_CANDIDATES) {
@@ -229,94 +252,105 @@ async fn directories(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Js
     };
     drop(looking);
     let ctx = caller.ctx(&gate);
-    let found = work(move || ctx.suggested_directories(of_sessions, MOST_DIRECTORIES));
+    let found = run_blocking(move || ctx.suggested_directories(of_sessions, MOST_DIRECTORIES));
     let directories =
         found.await?.into_iter().filter_map(|dir| dir.into_os_string().into_string().ok()).collect();
-    Ok(Json(Directories { directories }))
+    Ok(JsonAnswer(DirectorySuggestions { directories }))
 }
 
-async fn one(Target { id, ctx, .. }: Target) -> Result<Json<Status>, Fault> {
-    // A look at a few small files of a local disk: no other thread is asked for that.
-    if let Some(status) = Look::at(&ctx.home, &id).believed(&ctx.home) {
-        return Ok(Json(status));
+async fn one(
+    RequestedSession { id, ctx, .. }: RequestedSession,
+) -> Result<JsonAnswer<SessionStatus>, HttpProblem> {
+    // This reads a few small files of a local disk, so it does not need another thread.
+    if let Some(status) = StatusCache::at(&ctx.home, &id).believed(&ctx.home) {
+        return Ok(JsonAnswer(status));
     }
-    let known = work(move || ctx.known(&id).map_err(|problem| or_no_store(&ctx.home, problem)));
-    Ok(Json(known.await?.0))
+    let known =
+        run_blocking(move || ctx.known(&id).map_err(|problem| or_store_unreadable(&ctx.home, problem)));
+    Ok(JsonAnswer(known.await?.0))
 }
 
-/// What is to be different about a session.
+/// Changes of a session.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
 struct ChangeSession {
-    /// Its new name.
+    /// New name.
     #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: Option<String>,
-    /// Tags it gets.
+    /// Tags to add.
     #[serde(default)]
     add_tags: Vec<String>,
-    /// Tags it loses.
+    /// Tags to remove.
     #[serde(default)]
     remove_tags: Vec<String>,
-    /// What is written about it; `null` takes away what there is.
-    #[serde(default, deserialize_with = "given")]
+    /// Note about the session; `null` removes it.
+    #[serde(default, deserialize_with = "present_or_null")]
     #[schemars(with = "Option<String>")]
     note: Option<Option<String>>,
-    /// When it ends and is archived by itself.
+    /// Rules for ending and archiving the session automatically; `null` and missing fields change nothing.
     #[serde(default, deserialize_with = "object_or_null")]
-    policy: Option<PolicyWish>,
-    /// What to tell people of; `null` is what the config says.
-    #[serde(default, deserialize_with = "given")]
-    #[schemars(with = "berth_api::turn::Notify")]
+    policy: Option<PolicyParams>,
+    /// Occasions for notifications; `null` uses those of the config.
+    #[serde(default, deserialize_with = "present_or_null")]
+    #[schemars(with = "berth_api::turn::NotificationPolicy")]
     notify: Option<Option<Vec<String>>>,
 }
 
-async fn change(target: Target, Body(changes): Body<ChangeSession>) -> Result<Json<Status>, Fault> {
+async fn change(
+    target: RequestedSession,
+    JsonBody(changes): JsonBody<ChangeSession>,
+) -> Result<JsonAnswer<SessionStatus>, HttpProblem> {
     let ChangeSession { name, add_tags, remove_tags, note, policy, notify } = changes;
-    let mut policy = policy.map(PolicyWish::change).unwrap_or_default();
+    let mut policy = policy.map(PolicyParams::change).unwrap_or_default();
     policy.notify = notify.map(|words| told_of(words.as_deref())).transpose()?.map(Into::into);
-    let edit = Edit { name, add_tags, remove_tags, note, policy };
-    let changed = work(move || {
+    let edit = SessionEdit { name, add_tags, remove_tags, note, policy };
+    let changed = run_blocking(move || {
         let name = edit.name.clone();
-        life::edit(&target.ctx, &target.id, edit).map_err(|problem| {
+        lifecycle::edit(&target.ctx, &target.id, edit).map_err(|problem| {
             let has_it = |name: &String| target.ctx.home.session_named(name);
             let is_hidden = match name.as_ref().map(has_it) {
                 Some(Ok(Some(other))) => !target.caller.may_see(&other),
-                // Whose it is cannot be told, or it was freed this moment.
+                // The owner of the name is unknown, or the name has just become free.
                 Some(Ok(None) | Err(_)) => target.caller.sessions.is_some(),
                 None => false,
             };
-            if problem.code != Code::Refused || !is_hidden {
+            if problem.code != ProblemCode::Refused || !is_hidden {
                 return problem;
             }
-            Problem::new(Code::Refused, "the session cannot be called so").hint("choose another name")
+            Problem::new(ProblemCode::Refused, "the session cannot have this name")
+                .hint("choose another name")
         })
     });
-    Ok(Json(changed.await?))
+    Ok(JsonAnswer(changed.await?))
 }
 
-/// A yes to deleting.
+/// Confirmation of a deletion.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-struct Confirmed {
-    /// The id of the session to be deleted, once more: a yes is to one session, whatever it is called by now.
+struct DeleteConfirmation {
+    /// Id of the session to delete, once more. A confirmation is for one session, even if another one has its name by
+    /// now.
     confirm: Option<String>,
 }
 
-async fn delete(target: Target, Query(yes): Query<Confirmed>) -> Result<Json<Doomed>, Fault> {
+async fn delete(
+    target: RequestedSession,
+    QueryParams(yes): QueryParams<DeleteConfirmation>,
+) -> Result<JsonAnswer<PurgedSession>, HttpProblem> {
     if yes.confirm.as_deref() != Some(target.id.as_str()) {
         let what = format!("session `{}` would be deleted for good", target.handle.escape_debug());
         let hint = format!("say so with ?confirm={}", target.id);
-        return Err(Problem::new(Code::NeedsYes, what).hint(hint).into());
+        return Err(Problem::new(ProblemCode::NeedsYes, what).hint(hint).into());
     }
-    let deleted = work(move || {
+    let deleted = run_blocking(move || {
         let mut doomed = purge::named(&target.ctx, &target.id, &target.handle)?;
         doomed.purge(&target.ctx)?;
         Ok(doomed)
     });
-    Ok(Json(deleted.await?))
+    Ok(JsonAnswer(deleted.await?))
 }
 
-/// Something was made.
-pub(crate) fn made<T: Visible>(what: T) -> Response {
-    (StatusCode::CREATED, Json(what)).into_response()
+/// The answer for something that was created.
+pub(crate) fn made<T: ViewerFiltered>(what: T) -> Response {
+    (StatusCode::CREATED, JsonAnswer(what)).into_response()
 }

@@ -1,4 +1,4 @@
-//! About the gateway itself: is it there, can it work, what can it do.
+//! The gateway itself: health, readiness, metrics, API description, and the rights of the caller.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -6,88 +6,89 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::IntoResponse;
-use berth_api::{Code, Problem, Scope, Timestamp, TokenKind};
-use berth_store::{Home, killpoint};
+use berth_api::{AccessScope, Problem, ProblemCode, Timestamp, TokenKind};
+use berth_store::{StateDir, killpoint};
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::caller::Caller;
-use crate::fault::Fault;
-use crate::gate::{Gate, work};
-use crate::one_look::OneLook;
+use crate::app_state::{AppState, run_blocking};
+use crate::caller::RequestCaller;
+use crate::http_problem::HttpProblem;
 use crate::routes::Route;
-use crate::visible::{Json, nothing_hidden};
+use crate::single_flight::SingleFlight;
+use crate::viewer_filter::{JsonAnswer, nothing_hidden};
 
-/// Where the metrics are.
+/// Path of the metrics.
 pub(crate) const METRICS: &str = "/metrics";
-/// The format they are in.
+/// Media type of the metrics.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// How long the disk may take to tell whether it can be used.
+/// Timeout for the check of the disk.
 const READY_PATIENCE: Duration = Duration::from_secs(2);
-/// With less room than this on the disk nothing can be accepted for long.
+/// Smallest free space on the disk: with less, new work would soon fail.
 const LEAST_FREE_BYTES: u64 = 4 << 20;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("health", "/healthz", Scope::Read, health)
-            .about("Whether the gateway is alive.")
+        Route::get("health", "/healthz", AccessScope::Read, health)
+            .about("Liveness of the gateway.")
             .open()
-            .gives::<Health>(200, "it is"),
-        Route::get("ready", "/readyz", Scope::Read, ready)
-            .about("Whether the gateway can do its work.")
+            .gives::<GatewayHealth>(200, "the gateway is alive"),
+        Route::get("ready", "/readyz", AccessScope::Read, ready)
+            .about("Readiness of the gateway: whether it can do its work.")
             .open()
-            .gives::<Health>(200, "it can")
-            .fails(&[Code::Unreachable]),
-        Route::get("metrics", METRICS, Scope::Read, metrics)
-            .about("What can be counted, for Prometheus.")
+            .gives::<GatewayHealth>(200, "the gateway can do its work")
+            .fails(&[ProblemCode::Unreachable]),
+        Route::get("metrics", METRICS, AccessScope::Read, metrics)
+            .about("Metrics of the gateway and its sessions, for Prometheus.")
             .gives_as(200, "OpenMetrics", METRICS_TYPE, None),
-        Route::get("openapi", "/openapi.json", Scope::Read, openapi)
-            .about("This description.")
+        Route::get("openapi", "/openapi.json", AccessScope::Read, openapi)
+            .about("This description of the API.")
             .open()
             .gives::<serde_json::Value>(200, "OpenAPI 3.1"),
-        Route::get("whoami", "/v1/whoami", Scope::Read, whoami)
-            .about("Who you are to this gateway.")
+        Route::get("whoami", "/v1/whoami", AccessScope::Read, whoami)
+            .about("The identity and rights of the caller.")
             .filtered()
-            .gives::<WhoAmI>(200, "what you may do"),
+            .gives::<WhoAmI>(200, "the rights of the caller"),
     ]
 }
 
-nothing_hidden!(Health, WhoAmI);
+nothing_hidden!(GatewayHealth, WhoAmI);
 
-/// Alive.
+/// Health of the gateway.
 #[derive(Serialize, JsonSchema)]
-struct Health {
+struct GatewayHealth {
     status: &'static str,
     version: &'static str,
 }
 
-async fn health() -> Json<Health> {
-    Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
+async fn health() -> JsonAnswer<GatewayHealth> {
+    JsonAnswer(GatewayHealth { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
-async fn ready(State(gate): State<Arc<Gate>>) -> Result<Json<Health>, Fault> {
+async fn ready(State(gate): State<Arc<AppState>>) -> Result<JsonAnswer<GatewayHealth>, HttpProblem> {
     let not_ready = |why: String| {
-        let problem = Problem::new(Code::Unreachable, format!("the gateway cannot do its work: {why}"));
-        Fault::from(problem.hint("`berth doctor` on that machine tells more"))
+        let problem =
+            Problem::new(ProblemCode::Unreachable, format!("the gateway cannot do its work: {why}"));
+        HttpProblem::from(problem.hint("run `berth doctor` on that machine for details"))
     };
     if gate.ending.is_cancelled() {
-        return Err(not_ready("it is ending".to_owned()));
+        return Err(not_ready("it is shutting down".to_owned()));
     }
     match tokio::time::timeout(READY_PATIENCE, looked(&gate.home)).await {
-        // Not where it is: anybody may ask.
+        // The path of the directory is left out, because this route needs no token.
         Ok(looked) => {
             looked.map_err(|why| not_ready(format!("its state directory cannot be used: {why}")))?
         }
         Err(_) => return Err(not_ready("the disk does not answer".to_owned()).retry_after(1)),
     }
-    Ok(Json(Health { status: "ready", version: env!("CARGO_PKG_VERSION") }))
+    Ok(JsonAnswer(GatewayHealth { status: "ready", version: env!("CARGO_PKG_VERSION") }))
 }
 
-/// What is seen of the disk. A disk that hangs must not hang a thread for everybody who asks: one looks at a time, for all
-/// who wait.
-async fn looked(home: &Home) -> Result<(), String> {
-    static LOOKS: LazyLock<OneLook<Result<(), String>>> = LazyLock::new(OneLook::default);
+/// Checks the disk. Concurrent checks are coalesced (single-flight): a disk that hangs blocks one thread, not one for
+/// each caller.
+async fn looked(home: &StateDir) -> Result<(), String> {
+    static LOOKS: LazyLock<SingleFlight<Result<(), String>>> = LazyLock::new(SingleFlight::default);
     let home = home.clone();
     let look = || async move {
         let seen = tokio::task::spawn_blocking(move || usable(&home)).await;
@@ -96,13 +97,15 @@ async fn looked(home: &Home) -> Result<(), String> {
     LOOKS.get(look).await
 }
 
-/// Whether sessions can be listed and something could be written. Nothing is: anybody may ask.
-fn usable(home: &Home) -> Result<(), String> {
+/// Checks that sessions can be listed and the directory is writable. Nothing is written, because this route needs no
+/// token.
+fn usable(home: &StateDir) -> Result<(), String> {
     let root = home.root();
     home.session_ids().map_err(|error| format!("the sessions cannot be listed: {error}"))?;
     rustix::fs::access(root, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
-        .map_err(|error| format!("it cannot be written to: {error}"))?;
-    let disk = rustix::fs::statvfs(root).map_err(|error| format!("its disk cannot be looked at: {error}"))?;
+        .map_err(|error| format!("the directory is not writable: {error}"))?;
+    let disk = rustix::fs::statvfs(root)
+        .map_err(|error| format!("the free space of its disk cannot be read: {error}"))?;
     if disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
         return Err("its disk is read-only".to_owned());
     }
@@ -113,51 +116,51 @@ fn usable(home: &Home) -> Result<(), String> {
     Ok(())
 }
 
-async fn metrics(State(gate): State<Arc<Gate>>) -> Result<impl IntoResponse, Fault> {
+async fn metrics(State(gate): State<Arc<AppState>>) -> Result<impl IntoResponse, HttpProblem> {
     let looking = gate.clone();
     let look = || async move {
-        let text = work(move || Ok(looking.metrics.text(&looking.home))).await;
+        let text = run_blocking(move || Ok(looking.metrics.text(&looking.home))).await;
         text.map(Bytes::from).map_err(|fault| fault.problem)
     };
-    // Every look reads journals and keeps a thread meanwhile: there is one at a time, for whoever waits for it.
+    // Making the metrics reads journals and keeps a thread busy, so concurrent requests are coalesced.
     let text = gate.metrics.looks.get(look).await?;
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text))
 }
 
 async fn openapi() -> impl IntoResponse {
-    // It never changes, and anybody may ask.
+    // The text never changes, and this route needs no token.
     static TEXT: LazyLock<Bytes> = LazyLock::new(|| crate::openapi::description().to_string().into());
     ([(header::CONTENT_TYPE, "application/json")], TEXT.clone())
 }
 
-/// What a caller may do.
+/// Identity and rights of a caller.
 #[derive(Serialize, JsonSchema)]
 struct WhoAmI {
-    /// Where you are, as records call it.
+    /// Name of the client in records: its kind and place.
     place: String,
-    /// How far you may go.
-    scope: Scope,
-    /// What your token is called; nothing for the owner of the gateway at its socket.
+    /// Scope of the caller.
+    scope: AccessScope,
+    /// Name of the token; absent for the owner of the gateway at its socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// How you showed who you are; nothing for the owner of the gateway at its socket.
+    /// Kind of the credential that authenticated the caller; absent for the owner of the gateway at its socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<TokenKind>,
-    /// The ids of the only sessions there are for you; all if nothing is said.
+    /// Ids of the sessions that the caller is limited to; absent if it may use all.
     #[serde(skip_serializing_if = "Option::is_none")]
     sessions: Option<Vec<String>>,
-    /// When that ends, by the gateway's clock; never if nothing is said.
+    /// Time at which the token expires, by the gateway's clock; absent if it never does.
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<Timestamp>,
-    /// The gateway's version.
+    /// Version of the gateway.
     version: &'static str,
 }
 
-async fn whoami(caller: Caller) -> Json<WhoAmI> {
+async fn whoami(caller: RequestCaller) -> JsonAnswer<WhoAmI> {
     killpoint::reached("gateway-handler");
     let pass = caller.pass.as_deref();
-    Json(WhoAmI {
+    JsonAnswer(WhoAmI {
         scope: caller.scope,
         name: pass.map(|pass| pass.name.clone()),
         kind: pass.map(|pass| pass.kind),
@@ -168,13 +171,13 @@ async fn whoami(caller: Caller) -> Json<WhoAmI> {
     })
 }
 
-pub(crate) async fn nothing_here(uri: axum::http::Uri) -> Fault {
-    let what = format!("there is nothing at {}", uri.path().escape_debug());
-    Fault::from(Problem::new(Code::NotFound, what).hint("GET /openapi.json tells what there is"))
+pub(crate) async fn nothing_here(uri: axum::http::Uri) -> HttpProblem {
+    let what = format!("there is no route at {}", uri.path().escape_debug());
+    HttpProblem::from(Problem::new(ProblemCode::NotFound, what).hint("GET /openapi.json lists the routes"))
         .status(StatusCode::NOT_FOUND)
 }
 
-pub(crate) async fn not_like_this(method: Method, uri: axum::http::Uri) -> Fault {
-    let what = format!("{} is not asked with {method}", uri.path().escape_debug());
-    Fault::usage(what).hint("GET /openapi.json tells what there is").status(StatusCode::METHOD_NOT_ALLOWED)
+pub(crate) async fn not_like_this(method: Method, uri: axum::http::Uri) -> HttpProblem {
+    let what = format!("{} does not accept the method {method}", uri.path().escape_debug());
+    HttpProblem::usage(what).hint("GET /openapi.json lists the routes").status(StatusCode::METHOD_NOT_ALLOWED)
 }

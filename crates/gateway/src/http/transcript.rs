@@ -1,119 +1,128 @@
-//! What was said and done in a session: in pieces for a page, or as a file for others.
+//! Transcript of a session: in pages for a client, or exported as a file.
 
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use berth_api::{Code, Problem, Scope};
-use berth_verbs::export::{self, Exported, Write};
-use berth_verbs::transcript::{self, MOST_TURNS, Page, USUAL_TURNS};
+use berth_api::{AccessScope, Problem, ProblemCode};
+use berth_verbs::export::{self, ExportWriter, SessionExport};
+use berth_verbs::transcript::{self, MOST_TURNS, TranscriptPage, USUAL_TURNS};
 use bytes::Bytes;
 use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use crate::caller::Target;
-use crate::fault::Fault;
-use crate::gate::work;
-use crate::http::body::Query;
+use crate::app_state::run_blocking;
+use crate::caller::RequestedSession;
+use crate::http::extractors::QueryParams;
+use crate::http_problem::HttpProblem;
 use crate::routes::{Route, text};
-use crate::seats::{self, Seat, Waiting, reading};
-use crate::visible::Json;
+use crate::viewer_filter::JsonAnswer;
+use crate::work_limits::{self, ReadCancelGuard, WorkPermit, read_work};
 
-/// How many pieces of a file may wait for a slow client, and how large one is.
+/// Number of pieces of a file that are queued for a slow client, and the size of one.
 const PIECES_AHEAD: usize = 4;
 const PIECE_BYTES: usize = 64 * 1024;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("transcript", "/v1/sessions/{session}/transcript", Scope::Read, told)
+        Route::get("transcript", "/v1/sessions/{session}/transcript", AccessScope::Read, told)
             .about(
-                "What was said and done, turn by turn; what only the agent's own record has comes before \
+                "Transcript of a session, turn by turn. Entries found only in the agent's transcript come before \
                  the first turn.",
             )
-            .query::<Part>()
-            .gives::<Page>(200, "the turns")
-            .fails(&[Code::NotFound, Code::Refused]),
-        Route::get("export_session", "/v1/sessions/{session}/export", Scope::Read, file)
-            .about("A session as a file: a text, its events, or a recording of its terminal.")
-            .query::<Wanted>()
+            .query::<TranscriptQuery>()
+            .gives::<TranscriptPage>(200, "the turns")
+            .fails(&[ProblemCode::NotFound, ProblemCode::Refused]),
+        Route::get("export_session", "/v1/sessions/{session}/export", AccessScope::Read, file)
+            .about("Exports a session as a file: a text, its events, or a recording of its terminal.")
+            .query::<TranscriptFileQuery>()
             .gives_as(200, "the file", "text/markdown", Some(text))
             .gives_as(200, "the file", "application/x-ndjson", Some(text))
             .gives::<serde_json::Value>(200, "the file")
             .gives_as(200, "the file", "application/x-asciicast", Some(text))
-            .tells("Content-Disposition", "What to call the file.")
-            .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Full]),
+            .tells("Content-Disposition", "Suggested name of the file.")
+            .fails(&[ProblemCode::NotFound, ProblemCode::Usage, ProblemCode::Refused, ProblemCode::Full]),
     ]
 }
 
-/// Which part of a transcript.
+/// The part of the transcript that the client asks for.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-struct Part {
-    /// Only turns behind this one, by number.
+struct TranscriptQuery {
+    /// Number of the last turn that the client has already.
     #[serde(default)]
     after: u64,
-    /// At most so many turns.
+    /// Largest number of turns.
     limit: Option<usize>,
-    /// Not turns but what the agent's own record has before this place: `before` of a `record`.
+    /// Entries of the agent's transcript that come before this place, instead of turns: `before` of a `record`.
     before: Option<u64>,
 }
 
-async fn told(target: Target, Query(part): Query<Part>) -> Result<Json<Page>, Fault> {
+async fn told(
+    target: RequestedSession,
+    QueryParams(part): QueryParams<TranscriptQuery>,
+) -> Result<JsonAnswer<TranscriptPage>, HttpProblem> {
     let limit = part.limit.unwrap_or(USUAL_TURNS).clamp(1, MOST_TURNS);
-    let page = reading(move || match part.before {
+    let page = read_work(move || match part.before {
         Some(before) => transcript::earlier(&target.ctx, &target.id, before, limit),
         None => transcript::page(&target.ctx, &target.id, part.after, limit),
     });
-    Ok(Json(page.await?))
+    Ok(JsonAnswer(page.await?))
 }
 
-/// What kind of file.
+/// The kind of file that the client asks for.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
-    /// The format; by default a text of an agent that takes turns and a recording of a terminal.
-    format: Option<Format>,
-    /// Only this run.
+struct TranscriptFileQuery {
+    /// Format of the file; by default a text of an agent that takes turns and a recording of a terminal.
+    format: Option<TranscriptFormat>,
+    /// Number of the run to export; all runs if absent.
     run: Option<u64>,
-    /// With `cast`: pauses are at most so long.
+    /// With `cast`: longest pause in the recording, in milliseconds; longer pauses are cut.
     idle_limit_ms: Option<u64>,
 }
 
-/// What kind of file.
+/// Format of an exported file.
 #[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Debug)]
 #[serde(rename_all = "snake_case")]
-enum Format {
-    /// A text people read, in Markdown.
+enum TranscriptFormat {
+    /// A readable text in Markdown.
     Markdown,
-    /// Its events and turns, a line of JSON each.
+    /// Events and turns of the session, as one JSON object in each line.
     Events,
-    /// The same as one array.
+    /// Events and turns of the session, as one JSON array.
     Json,
-    /// A recording of its terminal: asciicast v2.
+    /// A recording of the terminal: asciicast v2.
     Cast,
 }
 
-async fn file(target: Target, Query(wanted): Query<Wanted>) -> Result<Response, Fault> {
-    let seat = seats::export()?;
+async fn file(
+    target: RequestedSession,
+    QueryParams(wanted): QueryParams<TranscriptFileQuery>,
+) -> Result<Response, HttpProblem> {
+    let seat = work_limits::export()?;
     let (id, sessions) = (target.id.clone(), target.caller.sessions.clone());
-    let session = work(move || Exported::load(&target.ctx, &target.id, wanted.run)).await?;
-    let usual = if session.takes_turns() { Format::Markdown } else { Format::Cast };
+    let session = run_blocking(move || SessionExport::load(&target.ctx, &target.id, wanted.run)).await?;
+    let usual = if session.takes_turns() { TranscriptFormat::Markdown } else { TranscriptFormat::Cast };
     let format = wanted.format.unwrap_or(usual);
-    if format == Format::Cast {
+    if format == TranscriptFormat::Cast {
         session.check_playable()?;
     } else if wanted.idle_limit_ms.is_some() {
-        return Err(Fault::usage("only a recording has pauses").hint("use `idle_limit_ms` with format=cast"));
+        return Err(HttpProblem::usage(
+            "`idle_limit_ms` needs the format `cast`: only a recording has pauses",
+        )
+        .hint("add `format=cast`, or leave `idle_limit_ms` out"));
     }
     let (kind, ending) = match format {
-        Format::Markdown => ("text/markdown; charset=utf-8", "md"),
-        Format::Events => ("application/x-ndjson", "jsonl"),
-        Format::Json => ("application/json", "json"),
-        Format::Cast => ("application/x-asciicast", "cast"),
+        TranscriptFormat::Markdown => ("text/markdown; charset=utf-8", "md"),
+        TranscriptFormat::Events => ("application/x-ndjson", "jsonl"),
+        TranscriptFormat::Json => ("application/json", "json"),
+        TranscriptFormat::Cast => ("application/x-asciicast", "cast"),
     };
-    // Names are safe in a header by construction.
+    // A valid session name is safe in a header.
     let name = session.status.name.clone().unwrap_or_else(|| id.to_string());
     let headers = [
         (header::CONTENT_TYPE, kind.to_owned()),
@@ -121,24 +130,27 @@ async fn file(target: Target, Query(wanted): Query<Wanted>) -> Result<Response, 
     ];
     let idle_limit = wanted.idle_limit_ms.map(Duration::from_millis);
     let body = written(seat, move |to| match format {
-        Format::Markdown => export::markdown(&session, &(), to),
-        Format::Events => export::events(&session, sessions.as_ref(), false, to),
-        Format::Json => export::events(&session, sessions.as_ref(), true, to),
-        Format::Cast => export::cast(&session, idle_limit, &(), to),
+        TranscriptFormat::Markdown => export::markdown(&session, &(), to),
+        TranscriptFormat::Events => export::events(&session, sessions.as_ref(), false, to),
+        TranscriptFormat::Json => export::events(&session, sessions.as_ref(), true, to),
+        TranscriptFormat::Cast => export::cast(&session, idle_limit, &(), to),
     });
     Ok((headers, body).into_response())
 }
 
-/// A body that is written while it is sent; a slow client costs a few pieces of it, a thread and a seat, and one that
-/// goes away ends it.
-fn written(seat: Seat, write: impl FnOnce(&mut Write<'_>) -> Result<(), Problem> + Send + 'static) -> Body {
+/// A body that is written while it is sent. A slow client keeps a few pieces, a thread and a seat; a client that
+/// disconnects ends the work.
+fn written(
+    seat: WorkPermit,
+    write: impl FnOnce(&mut ExportWriter<'_>) -> Result<(), Problem> + Send + 'static,
+) -> Body {
     let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(PIECES_AHEAD);
-    let waiting = Waiting::default();
-    // An export has no limit of size. It ends when its client leaves.
+    let waiting = ReadCancelGuard::default();
+    // An export has no size limit. It ends when its client disconnects.
     let write = waiting.bound(u64::MAX, move || {
         let _seat = seat;
         let mut ahead = Vec::with_capacity(PIECE_BYTES);
-        let gone = || Problem::new(Code::Refused, "the client disconnected");
+        let gone = || Problem::new(ProblemCode::Refused, "the client disconnected");
         let mut take = |bytes: &[u8]| {
             ahead.extend_from_slice(bytes);
             if ahead.len() < PIECE_BYTES {
@@ -147,7 +159,7 @@ fn written(seat: Seat, write: impl FnOnce(&mut Write<'_>) -> Result<(), Problem>
             let piece = std::mem::replace(&mut ahead, Vec::with_capacity(PIECE_BYTES));
             sender.blocking_send(Ok(piece.into())).map_err(|_| gone())
         };
-        // The status is sent already: what goes wrong now can only be told by breaking off.
+        // The status has been sent already, so an error can only be shown by breaking off the body.
         let last = match write(&mut take) {
             Ok(()) => Ok(Bytes::from(ahead)),
             Err(problem) => Err(std::io::Error::other(problem.what)),

@@ -1,7 +1,7 @@
-//! Turns: what was sent to a session's agent and what came of it; sending, and breaking off.
+//! Turns of a session: sending prompts, reading results, and cancelling.
 //!
-//! Promise: what is answered with a receipt is on disk, once, whatever becomes of the connection; who sends the same
-//! key again hears of the same turn.
+//! Promise: a turn that is answered with a receipt is on disk exactly once, even if the connection is lost. A repeated
+//! request with the same key returns the same turn.
 //! Start with [`send`].
 
 use std::sync::Arc;
@@ -11,108 +11,118 @@ use axum::extract::{FromRequestParts, RawPathParams, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use berth_api::turn::{LONGEST_WAIT_MS, NewTurn, Receipt, TurnPage, TurnView};
-use berth_api::{Code, Problem, Scope, TurnState};
+use berth_api::turn::{LONGEST_WAIT_MS, NewTurn, TurnPage, TurnReceipt, TurnView};
+use berth_api::{AccessScope, Problem, ProblemCode, TurnState};
 use berth_store::killpoint;
 use berth_verbs::turns;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::caller::Target;
-use crate::fault::Fault;
-use crate::follow::{Until, Waited};
-use crate::gate::Gate;
-use crate::http::body::{Body, Query, idempotency_key};
-use crate::quota::Lasting;
+use crate::app_state::AppState;
+use crate::caller::RequestedSession;
+use crate::http::extractors::{JsonBody, QueryParams, idempotency_key};
+use crate::http_problem::HttpProblem;
+use crate::quota::LastingKind;
 use crate::routes::Route;
-use crate::visible::{Json, nothing_hidden};
+use crate::session_monitor::{TurnMilestone, TurnWaitOutcome};
+use crate::viewer_filter::{JsonAnswer, nothing_hidden};
 
-/// How long `wait` waits if nothing is said.
+/// Default time limit of `wait`.
 pub(crate) const USUAL_WAIT_MS: u64 = 5 * 60 * 1000;
-/// When a queue that was full, or an agent that was busy, may be tried again, in seconds.
+/// Time after which a retry may find room in a full queue, or a busy agent idle, in seconds.
 const RETRY_SECONDS: u64 = 5;
-/// How many turns one answer has at most.
+/// Largest number of turns in one answer.
 const MOST_TURNS: usize = 1000;
-/// How much text they have together, but for the last one: each may have mebibytes, and an answer is made as a whole.
+/// Size limit of their texts together. The last turn may exceed it: each may have mebibytes, and an answer is built as
+/// a whole.
 const MOST_BYTES: usize = 4 << 20;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("list_turns", "/v1/sessions/{session}/turns", Scope::Read, list)
+        Route::get("list_turns", "/v1/sessions/{session}/turns", AccessScope::Read, list)
             .about("The turns of a session, in the order they were accepted.")
-            .query::<Which>()
+            .query::<TurnsQuery>()
             .gives::<TurnPage>(200, "the turns")
-            .fails(&[Code::NotFound]),
-        Route::post("send_turn", "/v1/sessions/{session}/turns", Scope::Send, send)
-            .about("Send a prompt to a session's agent.")
+            .fails(&[ProblemCode::NotFound]),
+        Route::post("send_turn", "/v1/sessions/{session}/turns", AccessScope::Send, send)
+            .about("Sends a prompt to a session's agent.")
             .header(
                 "Idempotency-Key",
-                "Makes the call repeatable: the same key with the same text means the same turn.",
+                "Makes the call repeatable: a second call with the same key and text returns the same turn.",
             )
             .takes::<NewTurn>()
-            .gives::<Receipt>(202, "it is on disk, and waits or runs")
-            .gives::<TurnView>(200, "with `wait`: what came of it")
-            .tells("Location", "With a receipt: where the turn is.")
+            .gives::<TurnReceipt>(202, "the turn is on disk, and waits or runs")
+            .gives::<TurnView>(200, "with `wait`: the turn and its result")
+            .tells("Location", "With a receipt: the path of the turn.")
             .fails(&[
-                Code::NotFound,
-                Code::Refused,
-                Code::Full,
-                Code::TimedOut,
-                Code::Unreachable,
-                Code::Unavailable,
+                ProblemCode::NotFound,
+                ProblemCode::Refused,
+                ProblemCode::Full,
+                ProblemCode::TimedOut,
+                ProblemCode::Unreachable,
+                ProblemCode::Unavailable,
             ]),
-        Route::get("get_turn", "/v1/sessions/{session}/turns/{turn}", Scope::Read, one)
-            .about("Everything known about a turn.")
+        Route::get("get_turn", "/v1/sessions/{session}/turns/{turn}", AccessScope::Read, one)
+            .about("A turn: its prompt, state and result.")
             .gives::<TurnView>(200, "the turn")
-            .fails(&[Code::NotFound]),
-        Route::get("get_result", "/v1/sessions/{session}/turns/{turn}/result", Scope::Read, result)
-            .about("What came of a turn.")
-            .gives::<TurnView>(200, "it is over")
-            .gives::<TurnView>(202, "it is in progress")
-            .fails(&[Code::NotFound]),
-        Route::post("cancel_turn", "/v1/sessions/{session}/turns/{turn}/cancel", Scope::Send, cancel)
-            .about("Cancel a queued or running turn.")
-            .gives::<TurnView>(200, "it is over and will not run")
-            .fails(&[Code::NotFound, Code::Refused, Code::Held, Code::TimedOut, Code::Unreachable]),
+            .fails(&[ProblemCode::NotFound]),
+        Route::get("get_result", "/v1/sessions/{session}/turns/{turn}/result", AccessScope::Read, result)
+            .about("The result of a turn.")
+            .gives::<TurnView>(200, "the turn is over")
+            .gives::<TurnView>(202, "the turn waits or runs")
+            .fails(&[ProblemCode::NotFound]),
+        Route::post("cancel_turn", "/v1/sessions/{session}/turns/{turn}/cancel", AccessScope::Send, cancel)
+            .about("Cancels a queued or running turn.")
+            .gives::<TurnView>(200, "the turn is over, or will not run")
+            .fails(&[
+                ProblemCode::NotFound,
+                ProblemCode::Refused,
+                ProblemCode::Held,
+                ProblemCode::TimedOut,
+                ProblemCode::Unreachable,
+            ]),
     ]
 }
 
-nothing_hidden!(TurnPage, Receipt);
+nothing_hidden!(TurnPage, TurnReceipt);
 
-/// Which turns are wanted.
+/// The turns that the client asks for.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-struct Which {
-    /// Those behind this number.
+struct TurnsQuery {
+    /// Number of the last turn that the client has already.
     #[serde(default)]
     after: u64,
-    /// At most so many; 1000 if nothing is said, and never more. Fewer come if they are long (4 MiB): go on behind the last.
+    /// Largest number of turns; 1000 by default and at most. Long turns (over 4 MiB together) make the page shorter:
+    /// ask again behind the last one.
     limit: Option<usize>,
 }
 
-/// The number of a turn in the path.
+/// Number of a turn, from the path.
 pub(crate) struct TurnNumber(pub(crate) u64);
 
 impl<S: Send + Sync> FromRequestParts<S> for TurnNumber {
-    type Rejection = Fault;
+    type Rejection = HttpProblem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, HttpProblem> {
         let params = RawPathParams::from_request_parts(parts, state).await;
-        let params = params.map_err(|_| Fault::usage("the path is not UTF-8"))?;
+        let params = params.map_err(|_| HttpProblem::usage("the path is not UTF-8"))?;
         let text =
             params.iter().find(|(name, _)| *name == "turn").map(|(_, value)| value).unwrap_or_default();
         text.parse().map(Self).map_err(|_| {
-            Fault::usage(format!("`{}` is not a turn", text.escape_debug()))
-                .hint("a turn is named by its number in the session, as in /turns/3")
+            HttpProblem::usage(format!("`{}` is not a valid turn number", text.escape_debug()))
+                .hint("use the number of the turn in the session, as in /turns/3")
         })
     }
 }
 
-/// What a verb refused, with when to ask again.
-pub(crate) fn refused(mut fault: Fault) -> Fault {
+/// Adds the time of a useful retry to the error of a verb.
+pub(crate) fn refused(mut fault: HttpProblem) -> HttpProblem {
     match fault.problem.code {
-        Code::Full | Code::Unreachable | Code::Unavailable if fault.retry_after.is_none() => {
+        ProblemCode::Full | ProblemCode::Unreachable | ProblemCode::Unavailable
+            if fault.retry_after.is_none() =>
+        {
             fault.retry_after = Some(RETRY_SECONDS);
         }
         _ => {}
@@ -120,111 +130,112 @@ pub(crate) fn refused(mut fault: Fault) -> Fault {
     fault
 }
 
-/// When a wait ends that may take this long.
-pub(crate) fn end_of_wait(timeout_ms: Option<u64>) -> Result<Instant, Fault> {
+/// The end of a wait with this time limit.
+pub(crate) fn end_of_wait(timeout_ms: Option<u64>) -> Result<Instant, HttpProblem> {
     let ms = timeout_ms.unwrap_or(USUAL_WAIT_MS);
     if ms > LONGEST_WAIT_MS {
-        return Err(Fault::usage(format!("`timeout_ms` is at most {LONGEST_WAIT_MS}, not {ms}"))
+        return Err(HttpProblem::usage(format!("`timeout_ms` is at most {LONGEST_WAIT_MS}, not {ms}"))
             .hint("ask again when that time is up"));
     }
     Ok(Instant::now() + Duration::from_millis(ms))
 }
 
 async fn list(
-    State(gate): State<Arc<Gate>>,
-    target: Target,
-    Query(which): Query<Which>,
-) -> Result<Json<TurnPage>, Fault> {
+    State(gate): State<Arc<AppState>>,
+    target: RequestedSession,
+    QueryParams(which): QueryParams<TurnsQuery>,
+) -> Result<JsonAnswer<TurnPage>, HttpProblem> {
     let follower = gate.followers.of(&target.ctx, &target.id);
     let limit = which.limit.unwrap_or(MOST_TURNS).min(MOST_TURNS);
     let from = which.after.saturating_add(1);
-    // Each may be long: the last one goes beyond the limit of bytes, so that whoever goes on always gets one.
-    let read = move || turns::page(&target.ctx, &target.id, from, limit as u64, MOST_BYTES);
-    follower.look(read).await.map(Json)
+    // Turns may be long: the last one may exceed the size limit, so that every page has at least one.
+    let read = move || target.ctx.session(&target.id).turns(from, limit as u64, MOST_BYTES);
+    follower.look(read).await.map(JsonAnswer)
 }
 
 async fn one(
-    State(gate): State<Arc<Gate>>,
-    target: Target,
+    State(gate): State<Arc<AppState>>,
+    target: RequestedSession,
     TurnNumber(number): TurnNumber,
-) -> Result<Json<TurnView>, Fault> {
-    view(&gate, &target, number).await.map(Json)
+) -> Result<JsonAnswer<TurnView>, HttpProblem> {
+    view(&gate, &target, number).await.map(JsonAnswer)
 }
 
 async fn result(
-    State(gate): State<Arc<Gate>>,
-    target: Target,
+    State(gate): State<Arc<AppState>>,
+    target: RequestedSession,
     TurnNumber(number): TurnNumber,
-) -> Result<Response, Fault> {
+) -> Result<Response, HttpProblem> {
     let view = view(&gate, &target, number).await?;
     let status = if view.in_progress { StatusCode::ACCEPTED } else { StatusCode::OK };
-    Ok((status, Json(view)).into_response())
+    Ok((status, JsonAnswer(view)).into_response())
 }
 
-async fn view(gate: &Gate, target: &Target, number: u64) -> Result<TurnView, Fault> {
+async fn view(gate: &AppState, target: &RequestedSession, number: u64) -> Result<TurnView, HttpProblem> {
     let (ctx, id) = (target.ctx.clone(), target.id.clone());
-    gate.followers.of(&ctx, &id).look(move || turns::view(&ctx, &id, number)).await
+    gate.followers.of(&ctx, &id).look(move || ctx.session(&id).turn(number)).await
 }
 
 async fn send(
-    State(gate): State<Arc<Gate>>,
-    target: Target,
+    State(gate): State<Arc<AppState>>,
+    target: RequestedSession,
     headers: HeaderMap,
-    Body(mut new): Body<NewTurn>,
-) -> Result<Response, Fault> {
+    JsonBody(mut new): JsonBody<NewTurn>,
+) -> Result<Response, HttpProblem> {
     let key = idempotency_key(&headers)?;
     if new.key.is_some() && key.is_some() && new.key != key {
-        return Err(Fault::usage("the `Idempotency-Key` is not the `key` in the body"));
+        return Err(HttpProblem::usage("the `Idempotency-Key` is not the `key` in the body"));
     }
     new.key = key.or(new.key);
     let end = end_of_wait(new.timeout_ms)?;
-    // This gateway waits, and not on the connection to the keeper.
+    // This gateway does the waiting, not the connection to the keeper.
     let wait = std::mem::take(&mut new.wait);
     let until = match (wait, new.max_wait_ms) {
-        (true, _) => Some(Until::Over),
-        (false, Some(_)) => Some(Until::Begun),
+        (true, _) => Some(TurnMilestone::Over),
+        (false, Some(_)) => Some(TurnMilestone::Begun),
         (false, None) => None,
     };
-    // Whoever cannot wait is told before anything is stored.
+    // If there is no free place to wait, the request is refused before anything is stored.
     let _seat = until.map(|_| gate.followers.seat()).transpose()?;
-    let stay = until.map(|_| gate.quotas.stay(&target.caller, Lasting::Wait, None));
+    let stay = until.map(|_| gate.quotas.stay(&target.caller, LastingKind::Wait, None));
     let follower = gate.followers.of(&target.ctx, &target.id);
     let (ctx, id) = (target.ctx.clone(), target.id.clone());
-    let sent = follower.work(move || turns::send(&ctx, &id, new).map(|(_, receipt)| receipt));
+    let sent = follower.work(move || ctx.session(&id).send(new).map(|(_, receipt)| receipt));
     let receipt = sent.await.map_err(refused)?;
     killpoint::reached("gateway-accepted");
     let (Some(until), Some(stay)) = (until, stay) else { return Ok(accepted(receipt)) };
     let waited = match stay.or_closed(follower.turn(receipt.number, until, &target.caller, end)).await {
         Ok(waited) => waited,
-        // It is accepted all the same: who was told of a failure would send it again, and it would be said twice.
-        Err(fault) => return Ok(accepted(Receipt { held: Some(fault.problem.what), ..receipt })),
+        // The turn is accepted all the same: a caller that got an error would send the prompt again, and the agent
+        // would get it twice.
+        Err(fault) => return Ok(accepted(TurnReceipt { held: Some(fault.problem.what), ..receipt })),
     };
     match waited {
-        Waited::Reached(view) => {
+        TurnWaitOutcome::Reached(view) => {
             killpoint::reached("gateway-answering");
             match turns::withdrawn(&view) {
-                Some(problem) => {
-                    Err(Fault::from(problem).status(StatusCode::TOO_MANY_REQUESTS).retry_after(RETRY_SECONDS))
-                }
-                None if wait => Ok(Json(*view).into_response()),
-                None => Ok(accepted(Receipt { state: view.state, position: None, ..receipt })),
+                Some(problem) => Err(HttpProblem::from(problem)
+                    .status(StatusCode::TOO_MANY_REQUESTS)
+                    .retry_after(RETRY_SECONDS)),
+                None if wait => Ok(JsonAnswer(*view).into_response()),
+                None => Ok(accepted(TurnReceipt { state: view.state, position: None, ..receipt })),
             }
         }
-        // It is accepted, whatever holds it up.
-        Waited::Held(problem) => Ok(accepted(Receipt { held: Some(problem.what), ..receipt })),
-        Waited::TimedOut => match self::view(&gate, &target, receipt.number).await {
+        // The turn is accepted, whatever delays it.
+        TurnWaitOutcome::Held(problem) => Ok(accepted(TurnReceipt { held: Some(problem.what), ..receipt })),
+        TurnWaitOutcome::TimedOut => match self::view(&gate, &target, receipt.number).await {
             Ok(TurnView { state, position, held, .. }) => {
-                Ok(accepted(Receipt { state, position, held, ..receipt }))
+                Ok(accepted(TurnReceipt { state, position, held, ..receipt }))
             }
-            Err(fault) => Ok(accepted(Receipt { held: Some(fault.problem.what), ..receipt })),
+            Err(fault) => Ok(accepted(TurnReceipt { held: Some(fault.problem.what), ..receipt })),
         },
     }
 }
 
-/// A receipt, and where the turn is.
-fn accepted(receipt: Receipt) -> Response {
+/// The answer with a receipt, and the path of the turn.
+fn accepted(receipt: TurnReceipt) -> Response {
     let place = format!("/v1/sessions/{}/turns/{}", receipt.session, receipt.number);
-    let mut response = (StatusCode::ACCEPTED, Json(receipt)).into_response();
+    let mut response = (StatusCode::ACCEPTED, JsonAnswer(receipt)).into_response();
     if let Ok(place) = HeaderValue::from_str(&place) {
         response.headers_mut().insert(header::LOCATION, place);
     }
@@ -232,10 +243,10 @@ fn accepted(receipt: Receipt) -> Response {
 }
 
 async fn cancel(
-    State(gate): State<Arc<Gate>>,
-    target: Target,
+    State(gate): State<Arc<AppState>>,
+    target: RequestedSession,
     TurnNumber(number): TurnNumber,
-) -> Result<Json<TurnView>, Fault> {
+) -> Result<JsonAnswer<TurnView>, HttpProblem> {
     let _seat = gate.followers.seat()?;
     let follower = gate.followers.of(&target.ctx, &target.id);
     let (ctx, id) = (target.ctx.clone(), target.id.clone());
@@ -243,18 +254,18 @@ async fn cancel(
     let mut view = asked.await.map_err(refused)?;
     if view.in_progress {
         let end = Instant::now() + turns::CANCEL_TAKES;
-        view = match follower.turn(number, Until::Over, &target.caller, end).await? {
-            Waited::Reached(view) => *view,
-            Waited::Held(problem) => return Err(problem.into()),
-            Waited::TimedOut => {
+        view = match follower.turn(number, TurnMilestone::Over, &target.caller, end).await? {
+            TurnWaitOutcome::Reached(view) => *view,
+            TurnWaitOutcome::Held(problem) => return Err(problem.into()),
+            TurnWaitOutcome::TimedOut => {
                 let what = format!("turn {} is being cancelled and is not over yet", view.turn);
-                return Err(Problem::new(Code::TimedOut, what).hint("look again in a moment").into());
+                return Err(Problem::new(ProblemCode::TimedOut, what).hint("look again in a moment").into());
             }
         };
     }
     if matches!(view.state, TurnState::Cancelled | TurnState::Interrupted) {
-        return Ok(Json(view));
+        return Ok(JsonAnswer(view));
     }
-    let what = format!("turn {} was {} before the agent could be told", view.turn, view.state);
-    Err(Problem::new(Code::Refused, what).hint("its result is stored").into())
+    let what = format!("turn {} was {} before the request reached the agent", view.turn, view.state);
+    Err(Problem::new(ProblemCode::Refused, what).hint("its result is stored").into())
 }

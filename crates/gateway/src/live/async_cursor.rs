@@ -1,56 +1,56 @@
-//! A cursor over a session for clients that wait for many things at once.
+//! Asynchronous cursor over a session, for tasks that wait for many things at once.
 //!
-//! Promise: waiting takes no thread; only a look (connecting, reading the files) takes one for that moment. Nothing is lost
-//! if a caller stops waiting halfway.
+//! Promise: waiting takes no thread; connecting and reading files take one for that moment. Cancelling a wait loses
+//! nothing.
 //! Start with [`AsyncCursor::next`].
 
 use std::io;
 use std::time::Instant;
 
-use berth_api::message::Request;
-use berth_verbs::cursor::{Cursor, News};
+use berth_api::message::KeeperRequest;
+use berth_verbs::session_cursor::{CursorNews, SessionCursor};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
-/// A cursor that is waited for without a thread. It must not read the past: see [`berth_verbs::Session::news`].
+/// A cursor that needs no thread to wait. It must not read past events: see [`berth_verbs::SessionHandle::news`].
 #[derive(Debug)]
 pub(crate) struct AsyncCursor {
-    place: Place,
-    /// The cursor's connection, while it has one.
+    place: AsyncCursorState,
+    /// The connection of the cursor, while it has one.
     readable: Option<UnixStream>,
-    /// The session changed during a look, which may have missed it.
+    /// True if the session changed during a read, which may have missed the change.
     look_again: bool,
 }
 
-/// Where the cursor is.
+/// Owner of the cursor at the moment.
 #[derive(Debug)]
-enum Place {
-    Here(Box<Cursor>),
-    Looking(JoinHandle<Box<Cursor>>),
-    /// The look panicked, or the gateway is being shut down.
+enum AsyncCursorState {
+    Here(Box<SessionCursor>),
+    Looking(JoinHandle<Box<SessionCursor>>),
+    /// The read panicked, or the gateway is shutting down.
     Nowhere,
 }
 
 impl AsyncCursor {
-    pub(crate) fn new(cursor: Cursor) -> Self {
-        Self { place: Place::Here(Box::new(cursor)), readable: None, look_again: false }
+    pub(crate) fn new(cursor: SessionCursor) -> Self {
+        Self { place: AsyncCursorState::Here(Box::new(cursor)), readable: None, look_again: false }
     }
 
-    /// Waits for news. Waits for ever once the session is purged and that has been told.
-    pub(crate) async fn next(&mut self) -> News {
+    /// Waits for a notification. Waits forever once it has reported that the session is purged.
+    pub(crate) async fn next(&mut self) -> CursorNews {
         loop {
             let cursor = match &mut self.place {
-                Place::Here(cursor) => cursor,
-                Place::Looking(looking) => {
+                AsyncCursorState::Here(cursor) => cursor,
+                AsyncCursorState::Looking(looking) => {
                     let looked = looking.await;
-                    self.place = looked.map_or(Place::Nowhere, Place::Here);
+                    self.place = looked.map_or(AsyncCursorState::Nowhere, AsyncCursorState::Here);
                     if std::mem::take(&mut self.look_again) {
                         self.look_soon();
                     }
                     continue;
                 }
-                Place::Nowhere => std::future::pending().await,
+                AsyncCursorState::Nowhere => std::future::pending().await,
             };
             if let Some(news) = cursor.take() {
                 return news;
@@ -70,7 +70,7 @@ impl AsyncCursor {
                 self.readable = copy.and_then(UnixStream::from_std).ok();
             }
             let Some(readable) = &self.readable else {
-                // No more descriptors to be had: then it is looked at now and then.
+                // No file descriptor is left, so the connection is polled.
                 sleep_until(Some((Instant::now() + RETRY).into())).await;
                 continue;
             };
@@ -84,44 +84,47 @@ impl AsyncCursor {
         }
     }
 
-    /// News that is here already.
-    pub(crate) fn ready(&mut self) -> Option<News> {
+    /// A notification that has arrived already.
+    pub(crate) fn ready(&mut self) -> Option<CursorNews> {
         match &mut self.place {
-            Place::Here(cursor) => cursor.take(),
-            Place::Looking(_) | Place::Nowhere => None,
+            AsyncCursorState::Here(cursor) => cursor.take(),
+            AsyncCursorState::Looking(_) | AsyncCursorState::Nowhere => None,
         }
     }
 
-    /// Asks the keeper for something, see [`Cursor::ask`].
-    pub(crate) fn ask(&mut self, request: Request) {
-        if let Place::Here(cursor) = &mut self.place {
+    /// Sends a request to the keeper, see [`SessionCursor::ask`].
+    pub(crate) fn ask(&mut self, request: KeeperRequest) {
+        if let AsyncCursorState::Here(cursor) = &mut self.place {
             cursor.ask(request);
         }
     }
 
-    /// Looks at the session soon, see [`Cursor::look_soon`].
+    /// Reads the session soon, see [`SessionCursor::look_soon`].
     pub(crate) fn look_soon(&mut self) {
         match &mut self.place {
-            Place::Here(cursor) => cursor.look_soon(),
-            Place::Looking(_) => self.look_again = true,
-            Place::Nowhere => {}
+            AsyncCursorState::Here(cursor) => cursor.look_soon(),
+            AsyncCursorState::Looking(_) => self.look_again = true,
+            AsyncCursorState::Nowhere => {}
         }
     }
 
-    /// A keeper whose queue is full is waited for; that must not hold up anybody else.
+    /// Connects and reads in another thread: connecting waits for a keeper whose queue is full, which must not delay
+    /// other tasks.
     fn look(&mut self) {
         self.readable = None;
-        if let Place::Here(mut cursor) = std::mem::replace(&mut self.place, Place::Nowhere) {
+        if let AsyncCursorState::Here(mut cursor) =
+            std::mem::replace(&mut self.place, AsyncCursorState::Nowhere)
+        {
             let looking = tokio::task::spawn_blocking(move || {
                 cursor.look_if_due();
                 cursor
             });
-            self.place = Place::Looking(looking);
+            self.place = AsyncCursorState::Looking(looking);
         }
     }
 }
 
-/// Waits until this moment, for ever if there is none.
+/// Sleeps until this moment; forever without one.
 pub(crate) async fn sleep_until(due: Option<tokio::time::Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
@@ -129,5 +132,5 @@ pub(crate) async fn sleep_until(due: Option<tokio::time::Instant>) {
     }
 }
 
-/// How often a connection is read that the runtime cannot watch.
+/// Interval for polling a connection that the runtime cannot watch.
 const RETRY: std::time::Duration = std::time::Duration::from_millis(200);

@@ -1,122 +1,124 @@
-//! One session's news, for however many read it: a ring of what was said last, and how far the journal reaches.
+//! Events of one session for all of its readers: a ring of the latest ones, and the number of the last one in the
+//! journal.
 //!
-//! Promise: news is laid out once and shared; the ring has a limit. A reader is a place in the ring and the number
-//! of the next event it wants. Who falls out of the ring, or comes late, is sent to the journal for every event
-//! between, in order and each once. Output and status are not queued: the newest counts.
-//! Not here: where news comes from (see `upstream`), sending it (see `reader`).
-//! Start with [`Feed::take`].
+//! Promise: an event is serialized once and shared; the ring has a limit. A reader is a position in the ring and the
+//! number of the next event that it needs. A reader that falls behind the ring, or starts late, is sent to the journal
+//! for the events in between: in order, and each once. Output and status are not queued: only the newest is sent.
+//! Not here: the source of events (see `upstream`), sending them (see `reader`).
+//! Start with [`SessionFeed::take`].
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use berth_api::message::Notice;
+use berth_api::message::KeeperNotice;
 use berth_api::record::Event;
 use berth_api::turn::split_turn_id;
-use berth_api::{Status, Viewer};
-use berth_verbs::events::Line;
+use berth_api::{SessionStatus, ViewerRights};
+use berth_verbs::events::EventLine;
 use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
-use super::pages::Pages;
+use super::event_pages::EventPages;
 use super::sse;
-use crate::visible::Shared;
+use crate::viewer_filter::SharedJson;
 
-/// How much of the last news is kept for those who are a little behind. The newest is kept, whatever its size.
+/// Size limit of the ring, for readers that are a little behind. The newest block is kept whatever its size.
 const RING_BYTES: usize = 4 * 1024 * 1024;
-/// How many pieces of news are kept.
+/// Number of blocks in the ring.
 const RING_BLOCKS: usize = 4096;
-/// How much is handed to a reader at a time.
+/// Number of bytes that a reader gets at a time.
 const TAKE_BYTES: usize = 256 * 1024;
-/// How much of the answer to the running turn is kept for those who come late. The journal has it all at its end.
+/// Size limit of the buffered answer to the running turn, for readers that start late. At the end of the turn the
+/// journal has all of it.
 const SAID_BYTES: usize = 1024 * 1024;
-/// How many steps of the running turn are kept for them.
+/// Number of buffered steps of the running turn, for readers that start late.
 const KEPT_STEPS: usize = 64;
 
-/// One session's news.
+/// Events and state of one session, for its readers.
 #[derive(Debug)]
-pub(crate) struct Feed {
-    state: Mutex<State>,
-    /// Rings at every change.
+pub(crate) struct SessionFeed {
+    state: Mutex<FeedState>,
+    /// Notifies the readers of every change.
     bell: watch::Sender<()>,
-    /// Somebody knows of more than we do.
+    /// Wakes the task that reads the files, when a client knows of a newer event.
     look: Notify,
-    /// The journal, for who is behind.
-    pub(crate) pages: Pages,
+    /// The journal, for readers that are behind the ring.
+    pub(crate) pages: EventPages,
 }
 
-/// Where a reader is.
+/// Position of a reader.
 #[derive(Clone, Debug)]
-pub(crate) struct Cursor {
-    /// The number of the next event it wants.
+pub(crate) struct FeedCursor {
+    /// Number of the next event that the reader needs.
     next: u64,
-    /// The next block it wants; nothing while it is behind.
+    /// Number of the next block; absent while the reader is behind the ring.
     block: Option<u64>,
-    /// It has heard what was said so far in the running turn.
+    /// True once the reader has the current state of the running turn.
     knows_turn: bool,
-    /// The output it knows of.
+    /// End of the output, as far as the reader knows it.
     output_end: u64,
-    /// The status it knows.
+    /// Version of the status that the reader has.
     status: u64,
 }
 
-/// What there is for a reader.
+/// Result of [`SessionFeed::take`].
 #[derive(Debug)]
-pub(crate) enum Taken {
-    /// News.
+pub(crate) enum FeedUpdate {
+    /// Events that the reader can send now.
     News(Vec<Bytes>),
-    /// It wants events that only the journal has.
+    /// The reader needs events that only the journal has.
     Behind { from: u64, to: u64 },
-    /// Nothing yet.
+    /// There is nothing new at the moment.
     Nothing,
-    /// Nothing ever again.
+    /// The session is deleted: nothing will follow.
     Over,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Something is known of the session.
+struct FeedState {
+    /// True once the state of the session is known.
     ready: bool,
-    /// The session was purged.
+    /// True once the session was purged.
     over: bool,
-    /// The number of the last event known to be on disk.
+    /// Number of the last event that is known to be on disk.
     known: u64,
-    blocks: VecDeque<Block>,
-    /// The place of the first block.
+    blocks: VecDeque<FeedBlock>,
+    /// Number of the first block in the ring.
     first: u64,
     bytes: usize,
-    turn: Turn,
+    turn: LiveTurn,
     output_end: u64,
-    status: Option<Shared<Status>>,
-    /// Grows with every status.
+    status: Option<SharedJson<SessionStatus>>,
+    /// Version of the status, which grows with each one.
     statuses: u64,
 }
 
-/// News that came together, as it is sent.
+/// Serialized events that arrived together.
 #[derive(Debug)]
-struct Block {
+struct FeedBlock {
     bytes: Bytes,
-    /// The events in it and where each is; they follow each other.
+    /// Numbers of the consecutive events in the block, each with its place.
     events: Vec<(u64, Range<usize>)>,
-    /// The only event in it, if not all readers may see all of that event.
-    hides: Option<Shared<Line>>,
+    /// The only event in the block, if parts of it are hidden from some readers.
+    hides: Option<SharedJson<EventLine>>,
 }
 
-impl Block {
-    /// One event that not all readers may see all of.
-    fn of(seq: u64, line: Shared<Line>) -> Self {
-        let bytes = line.bytes(&Viewer::LEAST);
+impl FeedBlock {
+    /// A block of one event of which parts are hidden from some readers.
+    fn of(seq: u64, line: SharedJson<EventLine>) -> Self {
+        let bytes = line.bytes(&ViewerRights::LEAST);
         Self { events: vec![(seq, 0..bytes.len())], bytes, hides: Some(line) }
     }
 
-    /// All of it, as the caller may see it.
-    fn whole(&self, viewer: &Viewer) -> Bytes {
+    /// The whole block, as the caller may see it.
+    fn whole(&self, viewer: &ViewerRights) -> Bytes {
         self.hides.as_ref().map_or_else(|| self.bytes.clone(), |line| line.bytes(viewer))
     }
 
-    /// Its events from number `from` on, without what was said between them.
-    fn events_from(&self, from: u64, viewer: &Viewer) -> Vec<Bytes> {
+    /// The events from number `from` on, without the pieces of the answer between them.
+    fn events_from(&self, from: u64, viewer: &ViewerRights) -> Vec<Bytes> {
         let wanted = self.events.iter().filter(|(seq, _)| *seq >= from);
         if self.hides.is_some() {
             return wanted.map(|_| self.whole(viewer)).collect();
@@ -132,32 +134,32 @@ impl Block {
     }
 }
 
-/// What was said and done so far in the turn the agent has.
+/// Answer and steps of the running turn so far.
 #[derive(Debug, Default)]
-struct Turn {
+struct LiveTurn {
     number: u64,
     text: String,
-    /// How many bytes were said, also those that are not kept.
+    /// Size of the answer in bytes, also of the part that is not buffered.
     said: usize,
-    steps: VecDeque<Doing>,
-    /// All of it, laid out.
+    steps: VecDeque<ActivityEvent>,
+    /// Everything so far, serialized; absent until a reader needs it.
     whole: Option<Bytes>,
 }
 
-/// A piece of the answer to the running turn.
+/// Piece of the answer to the running turn.
 #[derive(Serialize, Debug)]
-struct Said<'a> {
+struct SaidEvent<'a> {
     turn: u64,
-    /// How many bytes of the answer came before. At 0 the answer begins (again).
+    /// Offset of the piece in the answer, in bytes. At 0 the answer begins, or begins again.
     at: usize,
     text: &'a str,
 }
 
-/// What the agent does about the running turn.
+/// Step of the agent in the running turn.
 #[derive(Clone, Serialize, Debug)]
-struct Doing {
+struct ActivityEvent {
     turn: u64,
-    /// How many bytes of the answer came before.
+    /// Size of the answer before this step, in bytes.
     at: usize,
     what: String,
     detail: String,
@@ -165,25 +167,26 @@ struct Doing {
 }
 
 #[derive(Serialize)]
-struct Output {
+struct OutputEvent {
     end: u64,
 }
 
-/// The turn the agent has.
-pub(super) fn current_turn(status: &Status) -> Option<u64> {
+/// Number of the turn that the agent works on.
+pub(super) fn current_turn(status: &SessionStatus) -> Option<u64> {
     let current = status.turns.as_ref().and_then(|turns| turns.current.as_deref());
     current.and_then(split_turn_id).map(|(_, turn)| turn)
 }
 
-impl Turn {
+impl LiveTurn {
     fn begin(&mut self, number: u64) {
         *self = Self { number, ..Self::default() };
     }
 
     fn say(&mut self, number: u64, text: &str, out: &mut Vec<u8>) {
-        self.be_at(number);
-        sse::write(out, None, "said", &Said { turn: number, at: self.said, text });
-        // Kept is the beginning, without a gap: once a piece did not fit, none behind it is kept.
+        self.ensure_turn(number);
+        sse::write(out, None, "said", &SaidEvent { turn: number, at: self.said, text });
+        // The buffer has the beginning of the answer without a gap: after the first piece that does not fit, none is
+        // added.
         let is_whole = self.text.len() == self.said;
         if is_whole && self.text.len() + text.len() <= SAID_BYTES {
             self.text.push_str(text);
@@ -192,12 +195,12 @@ impl Turn {
         self.whole = None;
     }
 
-    fn act(&mut self, doing: Doing, out: &mut Vec<u8>) {
-        self.be_at(doing.turn);
-        let doing = Doing { at: self.said, ..doing };
+    fn act(&mut self, doing: ActivityEvent, out: &mut Vec<u8>) {
+        self.ensure_turn(doing.turn);
+        let doing = ActivityEvent { at: self.said, ..doing };
         sse::write(out, None, "doing", &doing);
-        // The agent says with every word that it is writing.
-        let is_same = |last: &Doing| (&last.what, &last.detail) == (&doing.what, &doing.detail);
+        // The agent reports "writing" with every word.
+        let is_same = |last: &ActivityEvent| (&last.what, &last.detail) == (&doing.what, &doing.detail);
         if self.steps.back().is_some_and(is_same) {
             self.steps.pop_back();
         } else if self.steps.len() == KEPT_STEPS {
@@ -207,20 +210,20 @@ impl Turn {
         self.whole = None;
     }
 
-    fn be_at(&mut self, number: u64) {
+    fn ensure_turn(&mut self, number: u64) {
         if self.number != number {
             self.begin(number);
         }
     }
 
-    /// Everything so far, for somebody who comes late; nothing if there is nothing.
+    /// Serializes everything so far for a reader that starts late; `None` if there is nothing.
     fn whole(&mut self) -> Option<Bytes> {
         if self.said == 0 && self.steps.is_empty() {
             return None;
         }
         let lay_out = || {
             let mut out = Vec::new();
-            sse::write(&mut out, None, "said", &Said { turn: self.number, at: 0, text: &self.text });
+            sse::write(&mut out, None, "said", &SaidEvent { turn: self.number, at: 0, text: &self.text });
             for step in &self.steps {
                 sse::write(&mut out, None, "doing", step);
             }
@@ -230,41 +233,41 @@ impl Turn {
     }
 }
 
-impl State {
+impl FeedState {
     fn end(&self) -> u64 {
         self.first + self.blocks.len() as u64
     }
 
-    /// Forgets the ring: the next one begins behind the event `known`. Who reads goes by the journal until there.
+    /// Empties the ring, so that it begins behind the event `known`. Readers use the journal up to there.
     fn restart(&mut self, known: u64) {
-        // One place further, so that nobody believes to have been here.
+        // The numbers skip one block, so that no reader takes an old position for a valid one.
         self.first = self.end() + 1;
         self.blocks.clear();
         self.bytes = 0;
         self.known = known;
     }
 
-    /// Where in the ring an event is: the place of its block.
+    /// The number of the block that has this event.
     fn find(&self, seq: u64) -> Option<u64> {
-        let has = |block: &Block| block.events.iter().any(|(has, _)| *has == seq);
+        let has = |block: &FeedBlock| block.events.iter().any(|(has, _)| *has == seq);
         self.blocks.iter().position(has).map(|index| self.first + index as u64)
     }
 
-    /// The number of the first event in the ring; the next one to come if there is none.
+    /// The number of the first event in the ring; of the next event to come if there is none.
     fn first_event(&self) -> u64 {
         let first = self.blocks.iter().find_map(|block| block.events.first());
         first.map_or(self.known + 1, |(seq, _)| *seq)
     }
 
-    /// Adds what was told together, if it is anything.
+    /// Adds bytes that arrived together as one block, unless there are none.
     fn push_told(&mut self, bytes: &mut Vec<u8>, events: &mut Vec<(u64, Range<usize>)>) {
         if !bytes.is_empty() {
             let (bytes, events) = (std::mem::take(bytes).into(), std::mem::take(events));
-            self.push(Block { bytes, events, hides: None });
+            self.push(FeedBlock { bytes, events, hides: None });
         }
     }
 
-    fn push(&mut self, block: Block) {
+    fn push(&mut self, block: FeedBlock) {
         self.bytes += block.bytes.len();
         self.blocks.push_back(block);
         while self.blocks.len() > 1 && (self.bytes > RING_BYTES || self.blocks.len() > RING_BLOCKS) {
@@ -275,43 +278,43 @@ impl State {
     }
 }
 
-impl Feed {
-    pub(crate) fn new(pages: Pages) -> Self {
+impl SessionFeed {
+    pub(crate) fn new(pages: EventPages) -> Self {
         Self { state: Mutex::default(), bell: watch::Sender::new(()), look: Notify::new(), pages }
     }
 
-    /// Rings when there may be more.
+    /// A channel that is notified of every change.
     pub(crate) fn bell(&self) -> watch::Receiver<()> {
         self.bell.subscribe()
     }
 
-    /// Has the files looked at now, if there is no keeper that tells.
+    /// Requests that the files are read now, for the time without a keeper.
     pub(crate) fn look(&self) {
         self.look.notify_one();
     }
 
-    /// Waits until somebody wants the files looked at.
+    /// Waits until a client requests that the files are read.
     pub(crate) async fn look_wanted(&self) {
         self.look.notified().await;
     }
 
-    /// A reader who has heard everything up to and with event `after`; the number of the last event there is, if
-    /// that is less.
-    pub(crate) fn cursor(&self, after: u64) -> Result<Cursor, u64> {
+    /// Makes a cursor for a reader that has all events up to and including `after`. Fails with the number of the last
+    /// event if that is less.
+    pub(crate) fn cursor(&self, after: u64) -> Result<FeedCursor, u64> {
         let known = self.lock().known;
         if after > known {
             return Err(known);
         }
-        Ok(Cursor { next: after + 1, block: None, knows_turn: false, output_end: 0, status: 0 })
+        Ok(FeedCursor { next: after + 1, block: None, knows_turn: false, output_end: 0, status: 0 })
     }
 
-    /// Whether anything is known yet.
+    /// True once the state of the session is known.
     pub(crate) fn is_ready(&self) -> bool {
         self.lock().ready
     }
 
-    /// A keeper, or the files, say where things stand: everything before is in the journal.
-    pub(crate) fn begin(&self, status: &Status) {
+    /// Sets the state of the session as its keeper or its files give it: all events before it are in the journal.
+    pub(crate) fn begin(&self, status: &SessionStatus) {
         let mut state = self.lock();
         state.ready = true;
         let known = state.known.max(status.seq);
@@ -322,9 +325,9 @@ impl Feed {
         self.status(status);
     }
 
-    /// The newest status.
-    pub(crate) fn status(&self, status: &Status) {
-        let status = Some(Shared::new(status, |status| sse::event("status", status)));
+    /// Sets the newest status.
+    pub(crate) fn status(&self, status: &SessionStatus) {
+        let status = Some(SharedJson::new(status, |status| sse::event("status", status)));
         let mut state = self.lock();
         if state.status != status {
             state.status = status;
@@ -334,55 +337,55 @@ impl Feed {
         self.bell.send_replace(());
     }
 
-    /// The session is no more.
+    /// Marks the session as deleted.
     pub(crate) fn end(&self, id: &str) {
         let mut state = self.lock();
         let bytes = sse::event("gone", &serde_json::json!({ "id": id }));
-        state.push(Block { bytes, events: Vec::new(), hides: None });
+        state.push(FeedBlock { bytes, events: Vec::new(), hides: None });
         (state.ready, state.over) = (true, true);
         drop(state);
         self.bell.send_replace(());
     }
 
-    /// What a keeper told, in order.
-    pub(crate) fn tell(&self, news: Vec<Notice>) {
+    /// Adds notices of the keeper, in order.
+    pub(crate) fn tell(&self, news: Vec<KeeperNotice>) {
         let mut bytes = Vec::new();
         let mut events = Vec::new();
         let mut state = self.lock();
         for notice in news {
             match notice {
-                // Told twice.
-                Notice::Event { seq, .. } if seq <= state.known => {}
-                Notice::Event { seq, entry } => {
+                // A notice that was received before.
+                KeeperNotice::Event { seq, .. } if seq <= state.known => {}
+                KeeperNotice::Event { seq, entry } => {
                     if seq != state.known + 1 {
-                        // Something was not told: the journal has it.
+                        // Notices were missed: readers find their events in the journal.
                         state.restart(seq - 1);
                         bytes.clear();
                         events.clear();
                     }
                     match entry.event {
-                        // What is steered goes into the turn that runs, which goes on.
+                        // A prompt that steers the running turn is delivered into that turn.
                         Event::TurnDelivered { turn, .. } if state.turn.number == 0 => state.turn.begin(turn),
                         Event::TurnEnded { turn, .. } if turn == state.turn.number => state.turn.begin(0),
                         _ => {}
                     }
                     state.known = seq;
-                    let line = Shared::new(&Line::new(seq, *entry), sse::line);
+                    let line = SharedJson::new(&EventLine::new(seq, *entry), sse::line);
                     if line.hides() {
                         state.push_told(&mut bytes, &mut events);
-                        state.push(Block::of(seq, line));
+                        state.push(FeedBlock::of(seq, line));
                         continue;
                     }
                     let start = bytes.len();
-                    bytes.extend_from_slice(&line.bytes(&Viewer::LEAST));
+                    bytes.extend_from_slice(&line.bytes(&ViewerRights::LEAST));
                     events.push((seq, start..bytes.len()));
                 }
-                Notice::Output { end } => state.output_end = state.output_end.max(end),
-                Notice::Said { turn, text } => state.turn.say(turn, &text, &mut bytes),
-                Notice::Doing { turn, what, detail, tokens } => {
-                    state.turn.act(Doing { turn, at: 0, what, detail, tokens }, &mut bytes);
+                KeeperNotice::Output { end } => state.output_end = state.output_end.max(end),
+                KeeperNotice::Said { turn, text } => state.turn.say(turn, &text, &mut bytes),
+                KeeperNotice::Doing { turn, what, detail, tokens } => {
+                    state.turn.act(ActivityEvent { turn, at: 0, what, detail, tokens }, &mut bytes);
                 }
-                Notice::Replaced { .. } | Notice::Resized { .. } => {}
+                KeeperNotice::Replaced { .. } | KeeperNotice::Resized { .. } => {}
             }
         }
         state.push_told(&mut bytes, &mut events);
@@ -390,11 +393,11 @@ impl Feed {
         self.bell.send_replace(());
     }
 
-    /// What is new for a reader, as much as it can take at a time, and as the caller may see it.
-    pub(crate) fn take(&self, cursor: &mut Cursor, viewer: &Viewer) -> Taken {
+    /// Takes new events for a reader: as many as it gets at a time, as the caller may see them.
+    pub(crate) fn take(&self, cursor: &mut FeedCursor, viewer: &ViewerRights) -> FeedUpdate {
         let mut state = self.lock();
         if !state.ready {
-            return Taken::Nothing;
+            return FeedUpdate::Nothing;
         }
         let mut news = Vec::new();
         let mut block = match cursor.block {
@@ -402,19 +405,19 @@ impl Feed {
             Some(_) | None => {
                 cursor.block = None;
                 cursor.knows_turn = false;
-                // Where things stand, before what led there.
+                // The status comes before the events that led to it.
                 if cursor.status == 0
                     && let Some(status) = &state.status
                 {
                     cursor.status = state.statuses;
-                    return Taken::News(vec![status.bytes(viewer)]);
+                    return FeedUpdate::News(vec![status.bytes(viewer)]);
                 }
                 match state.find(cursor.next) {
                     _ if cursor.next > state.known => state.end() - u64::from(state.over),
                     Some(block) => block,
                     None => {
                         let to = (state.first_event() - 1).min(state.known);
-                        return Taken::Behind { from: cursor.next, to };
+                        return FeedUpdate::Behind { from: cursor.next, to };
                     }
                 }
             }
@@ -426,7 +429,7 @@ impl Feed {
             if cursor.knows_turn || (next.events.is_empty() && state.over) {
                 news.push(next.whole(viewer));
             } else {
-                // What was said meanwhile is told as a whole when it has caught up.
+                // A reader that is behind gets the answer as a whole once it has caught up.
                 news.extend(next.events_from(cursor.next, viewer));
             }
             cursor.next = next.events.last().map_or(cursor.next, |(seq, _)| seq + 1);
@@ -439,7 +442,7 @@ impl Feed {
             }
             if cursor.output_end < state.output_end {
                 cursor.output_end = state.output_end;
-                news.push(sse::event("output", &Output { end: state.output_end }));
+                news.push(sse::event("output", &OutputEvent { end: state.output_end }));
             }
             if cursor.status != state.statuses && !state.over {
                 cursor.status = state.statuses;
@@ -447,32 +450,32 @@ impl Feed {
             }
         }
         match news.is_empty() {
-            false => Taken::News(news),
-            true if state.over => Taken::Over,
-            true => Taken::Nothing,
+            false => FeedUpdate::News(news),
+            true if state.over => FeedUpdate::Over,
+            true => FeedUpdate::Nothing,
         }
     }
 
-    /// A reader got the events up to and with `last` from the journal.
-    pub(crate) fn caught_up(cursor: &mut Cursor, last: u64) {
+    /// Moves the cursor behind `last`, up to which the reader got the events from the journal.
+    pub(crate) fn caught_up(cursor: &mut FeedCursor, last: u64) {
         cursor.next = last + 1;
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FeedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use berth_api::record::Spec;
-    use berth_api::{Scope, Timestamp};
+    use berth_api::record::SessionSpec;
+    use berth_api::{AccessScope, Timestamp};
 
     use super::*;
 
     #[test]
     fn of_a_long_answer_the_beginning_is_kept_without_a_gap() {
-        let (mut turn, mut out) = (Turn::default(), Vec::new());
+        let (mut turn, mut out) = (LiveTurn::default(), Vec::new());
         turn.say(1, "first ", &mut out);
         turn.say(1, &"x".repeat(SAID_BYTES), &mut out);
         turn.say(1, "last", &mut out);
@@ -484,11 +487,11 @@ mod tests {
     #[test]
     fn an_event_in_the_ring_shows_its_command_line_as_the_reader_may_see_it() {
         let command = ["x", "--token", "hunter2"].map(str::to_owned).to_vec();
-        let event = Event::Respecified { spec: Spec { command, ..Spec::default() } };
-        let line = Line { seq: 7, at: Timestamp(0), event };
-        let block = Block::of(7, Shared::new(&line, sse::line));
-        let all = Viewer { scope: Scope::Control, sessions: None };
-        for (viewer, shown) in [(&all, "hunter2"), (&Viewer::LEAST, "***")] {
+        let event = Event::Respecified { spec: SessionSpec { command, ..SessionSpec::default() } };
+        let line = EventLine { seq: 7, at: Timestamp(0), event };
+        let block = FeedBlock::of(7, SharedJson::new(&line, sse::line));
+        let all = ViewerRights { scope: AccessScope::Control, sessions: None };
+        for (viewer, shown) in [(&all, "hunter2"), (&ViewerRights::LEAST, "***")] {
             let told = block.events_from(7, viewer);
             assert_eq!(told, [block.whole(viewer)]);
             assert!(String::from_utf8_lossy(&told[0]).contains(shown), "{told:?}");

@@ -1,92 +1,93 @@
-//! Who reads which session, and what is kept open for them.
+//! Feeds of all sessions that have readers.
 //!
 //! Promise: the first reader of a session opens its feed, the last one closes it.
-//! Start with [`Hub::subscribe`].
+//! Start with [`FeedHub::subscribe`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_api::Scope;
+use berth_api::AccessScope;
 use berth_core::SessionId;
-use berth_store::Home;
-use berth_verbs::Ctx;
+use berth_store::StateDir;
+use berth_verbs::VerbContext;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
-use super::feed::Feed;
-use super::list::List;
-use super::pages::Pages;
+use super::event_pages::EventPages;
+use super::feed::SessionFeed;
+use super::live_list::LiveList;
 use super::upstream;
 
-/// How many journals are read at once for those who are behind. Each needs the memory of a file of a journal.
+/// Number of journals that are read at once for readers that are behind. Each read needs the memory of one journal
+/// file.
 const READING_AT_ONCE: usize = 3;
-/// What keepers know us as.
-const PLACE: &str = "the gateway, for those who read along";
+/// Name of the gateway in the keeper's list of clients.
+const PLACE: &str = "the gateway, for readers of events";
 
-/// All feeds.
+/// The open feeds, by session.
 #[derive(Debug)]
-pub(crate) struct Hub {
-    ctx: Ctx,
-    /// The list, as it changes.
-    pub(crate) list: Arc<List>,
-    feeds: Mutex<HashMap<SessionId, Open>>,
+pub(crate) struct FeedHub {
+    ctx: VerbContext,
+    /// The list of sessions, as it changes.
+    pub(crate) list: Arc<LiveList>,
+    feeds: Mutex<HashMap<SessionId, OpenFeed>>,
     disk: Arc<Semaphore>,
 }
 
-/// A feed that somebody reads.
+/// A feed that has readers.
 #[derive(Debug)]
-struct Open {
-    feed: Arc<Feed>,
+struct OpenFeed {
+    feed: Arc<SessionFeed>,
     readers: usize,
     upstream: AbortHandle,
 }
 
-/// The right to read a feed; while there is one, the feed is kept up to date.
+/// A subscription to a feed. The feed is kept up to date while there is one.
 #[derive(Debug)]
-pub(crate) struct Subscription {
-    hub: Arc<Hub>,
+pub(crate) struct FeedSubscription {
+    hub: Arc<FeedHub>,
     id: SessionId,
-    pub(crate) feed: Arc<Feed>,
+    pub(crate) feed: Arc<SessionFeed>,
 }
 
-impl Hub {
-    pub(crate) fn new(home: Home) -> Self {
-        let ctx = Ctx {
+impl FeedHub {
+    pub(crate) fn new(home: StateDir) -> Self {
+        let ctx = VerbContext {
             home,
             place: PLACE.to_owned(),
             size: None,
             parent: None,
             also: vec![],
             unseen: None,
-            scope: Scope::Admin,
+            scope: AccessScope::Admin,
         };
         Self {
-            list: Arc::new(List::new(ctx.clone())),
+            list: Arc::new(LiveList::new(ctx.clone())),
             ctx,
             feeds: Mutex::default(),
             disk: Arc::new(Semaphore::new(READING_AT_ONCE)),
         }
     }
 
-    /// Reads along with a session.
-    pub(crate) fn subscribe(self: &Arc<Self>, id: &SessionId) -> Subscription {
+    /// Subscribes to a session.
+    pub(crate) fn subscribe(self: &Arc<Self>, id: &SessionId) -> FeedSubscription {
         let mut feeds = self.lock();
         let open = feeds.entry(id.clone()).or_insert_with(|| {
-            let pages = Pages::new(self.ctx.clone(), id.clone(), Arc::clone(&self.disk));
-            let feed = Arc::new(Feed::new(pages));
+            let pages = EventPages::new(self.ctx.clone(), id.clone(), Arc::clone(&self.disk));
+            let feed = Arc::new(SessionFeed::new(pages));
             let task = upstream::run(Arc::clone(&feed), self.ctx.clone(), id.clone(), Arc::clone(&self.list));
-            Open { feed, readers: 0, upstream: tokio::spawn(task).abort_handle() }
+            OpenFeed { feed, readers: 0, upstream: tokio::spawn(task).abort_handle() }
         });
         open.readers += 1;
-        Subscription { hub: Arc::clone(self), id: id.clone(), feed: Arc::clone(&open.feed) }
+        FeedSubscription { hub: Arc::clone(self), id: id.clone(), feed: Arc::clone(&open.feed) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Open>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, OpenFeed>> {
         self.feeds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Subscription {
+impl Drop for FeedSubscription {
     fn drop(&mut self) {
         let mut feeds = self.hub.lock();
         let Some(open) = feeds.get_mut(&self.id) else { return };

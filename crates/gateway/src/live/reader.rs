@@ -1,7 +1,7 @@
-//! A stream to one client: what a feed or the list has for it, as fast as it takes it.
+//! An event stream to one client: events of a feed or of the list, sent as fast as the client reads.
 //!
-//! Promise: nothing is made before the client has room for it; in between a heartbeat tells both sides that the other
-//! is there, and whether it may still listen is asked again.
+//! Promise: nothing is serialized before the client has room for it. In between, heartbeats show both sides that the
+//! other is alive, and the right of the client to listen is checked again.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -10,32 +10,33 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use berth_api::Viewer;
+use berth_api::ViewerRights;
 use berth_core::SessionId;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use tokio::time::{Interval, MissedTickBehavior};
 
-use super::feed::{Cursor, Feed, Taken};
-use super::hub::Subscription;
-use super::list::{Looking, Told};
+use super::feed::{FeedCursor, FeedUpdate, SessionFeed};
+use super::hub::FeedSubscription;
+use super::live_list::{LiveListSubscription, LiveListUpdate};
 use super::sse;
-use crate::fault::ProblemBody;
-use crate::quota::Stay;
+use crate::http_problem::ProblemBody;
+use crate::quota::LastingPermit;
 
-/// How often a stream says that it is alive. Proxies give up after a minute.
+/// Interval of heartbeats on an idle stream. Proxies close a connection after a minute of silence.
 pub(crate) const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
 
-/// A session's news, from where the cursor is.
+/// Streams the events of a session behind the cursor.
 pub(crate) fn session(
-    subscription: Subscription,
-    cursor: Cursor,
+    subscription: FeedSubscription,
+    cursor: FeedCursor,
     id: SessionId,
-    viewer: Viewer,
-    stay: Stay,
+    viewer: ViewerRights,
+    stay: LastingPermit,
 ) -> Response {
     let bell = subscription.feed.bell();
-    let reader = Reader { subscription, cursor, bell, id, viewer, ready: start(), heartbeat: heartbeat() };
+    let reader =
+        FeedReader { subscription, cursor, bell, id, viewer, ready: start(), heartbeat: heartbeat() };
     let news = stream::unfold(Some(reader), |reader| async {
         let mut reader = reader?;
         let (bytes, goes_on) = reader.next().await?;
@@ -44,8 +45,13 @@ pub(crate) fn session(
     respond(news, stay)
 }
 
-/// The list, and then what changes.
-pub(crate) fn list(looking: Looking, all: bool, viewer: Viewer, stay: Stay) -> Response {
+/// Streams the whole list, and then its changes.
+pub(crate) fn list(
+    looking: LiveListSubscription,
+    all: bool,
+    viewer: ViewerRights,
+    stay: LastingPermit,
+) -> Response {
     let reader = ListReader { looking, all, viewer, ready: start(), heartbeat: heartbeat(), is_over: false };
     let news = stream::unfold(reader, |mut reader| async {
         let bytes = reader.next().await?;
@@ -65,36 +71,36 @@ fn heartbeat() -> Interval {
     heartbeat
 }
 
-/// Sends the news until they end, or until the stream is closed in favour of a newer one of its token; then the last event
-/// says why.
-fn respond(news: impl stream::Stream<Item = Bytes> + Send + 'static, stay: Stay) -> Response {
+/// Sends events until they end, or until the stream is closed in favour of a newer one of its token. In the latter case
+/// the last event gives the reason.
+fn respond(news: impl stream::Stream<Item = Bytes> + Send + 'static, stay: LastingPermit) -> Response {
     let news = news.take_until(stay.closed().clone().cancelled_owned());
     let last = stream::once(async move {
         let is_closed = stay.closed().is_cancelled();
-        is_closed.then(|| sse::event("problem", &ProblemBody::from(stay.why().problem)))
+        is_closed.then(|| sse::event("problem", &ProblemBody::from(stay.close_problem().problem)))
     });
     let stream = news.chain(last.filter_map(std::future::ready)).map(Ok::<Bytes, Infallible>);
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
-        // nginx would gather what is meant to arrive at once.
+        // By default nginx buffers answers, which would delay events.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     (headers, Body::from_stream(stream)).into_response()
 }
 
-struct Reader {
-    subscription: Subscription,
-    cursor: Cursor,
+struct FeedReader {
+    subscription: FeedSubscription,
+    cursor: FeedCursor,
     bell: tokio::sync::watch::Receiver<()>,
     id: SessionId,
-    viewer: Viewer,
+    viewer: ViewerRights,
     ready: VecDeque<Bytes>,
     heartbeat: Interval,
 }
 
-impl Reader {
-    /// The next bytes, and whether more may follow.
+impl FeedReader {
+    /// The next bytes, and whether more may follow. `None` at the end of the stream.
     async fn next(&mut self) -> Option<(Bytes, bool)> {
         loop {
             if let Some(bytes) = self.ready.pop_front() {
@@ -102,46 +108,47 @@ impl Reader {
             }
             self.bell.mark_unchanged();
             match self.subscription.feed.take(&mut self.cursor, &self.viewer) {
-                Taken::News(news) => self.ready.extend(news),
-                Taken::Behind { from, to } => {
+                FeedUpdate::News(news) => self.ready.extend(news),
+                FeedUpdate::Behind { from, to } => {
                     match self.subscription.feed.pages.get(from, to, &self.viewer).await {
                         Ok((bytes, last)) => {
-                            Feed::caught_up(&mut self.cursor, last);
+                            SessionFeed::caught_up(&mut self.cursor, last);
                             return Some((bytes, true));
                         }
-                        // What it had not heard yet went with the session.
+                        // The events that the client lacked were deleted with the session.
                         Err(_) if self.subscription.feed.pages.is_gone() => {
                             return Some((
                                 sse::event("gone", &serde_json::json!({ "id": self.id.as_str() })),
                                 false,
                             ));
                         }
-                        // Said, and over: who comes back is told again, or by then it is better.
+                        // The stream ends with the problem. A client that reconnects sees the problem again, unless it
+                        // is solved by then.
                         Err(problem) => {
                             return Some((sse::event("problem", &ProblemBody::from(problem)), false));
                         }
                     }
                 }
-                Taken::Nothing => tokio::select! {
-                    // The feed is held by us, so its bell is there.
+                FeedUpdate::Nothing => tokio::select! {
+                    // The stream holds the feed, so the sender of this channel exists.
                     _ = self.bell.changed() => {}
                     _ = self.heartbeat.tick() => {
                         return Some((Bytes::from_static(sse::HEARTBEAT), true));
                     }
                 },
-                Taken::Over => return None,
+                FeedUpdate::Over => return None,
             }
         }
     }
 }
 
 struct ListReader {
-    looking: Looking,
+    looking: LiveListSubscription,
     all: bool,
-    viewer: Viewer,
+    viewer: ViewerRights,
     ready: VecDeque<Bytes>,
     heartbeat: Interval,
-    /// There is nothing more to say.
+    /// True after the last event.
     is_over: bool,
 }
 
@@ -155,13 +162,14 @@ impl ListReader {
                 return None;
             }
             match self.looking.take(&self.viewer, self.all) {
-                // Said, and over: who comes back is told again, or by then it is better.
-                Some(Told::Trouble(problem)) => {
+                // The stream ends with the problem. A client that reconnects sees the problem again, unless it is
+                // solved by then.
+                Some(LiveListUpdate::Trouble(problem)) => {
                     self.is_over = true;
                     return Some(sse::event("problem", &ProblemBody::from(problem)));
                 }
-                Some(Told::All(sessions)) => return Some(hello(&sessions)),
-                Some(Told::Some(changes)) => {
+                Some(LiveListUpdate::All(sessions)) => return Some(hello(&sessions)),
+                Some(LiveListUpdate::Some(changes)) => {
                     self.ready.extend(changes.into_iter().map(|(id, status)| match status {
                         Some(json) => raw("session", &json),
                         None => sse::event("gone", &serde_json::json!({ "id": id.as_str() })),
@@ -192,7 +200,7 @@ fn hello(sessions: &[Bytes]) -> Bytes {
     raw("hello", &json)
 }
 
-/// An event whose data is JSON already.
+/// Writes an event whose data is JSON already.
 fn raw(kind: &str, json: &[u8]) -> Bytes {
     [b"event: ", kind.as_bytes(), b"\ndata: ", json, b"\n\n"].concat().into()
 }

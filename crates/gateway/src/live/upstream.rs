@@ -1,44 +1,44 @@
-//! Where a feed's news comes from: the session's keeper while there is one, else its files.
+//! Source of a feed's events: the session's keeper while there is one, otherwise the session's files.
 //!
-//! Promise: one connection; nothing is asked of the keeper that it does not tell anybody who watches, but for the
-//! status, and that not more than ten times a second. A keeper that goes away, is replaced or comes back is followed.
+//! Promise: a feed has one connection. Besides watching, it asks the keeper only for the status, at most ten times a
+//! second. It follows a keeper that stops, is replaced or starts again.
 //! Start with [`run`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::Status;
-use berth_api::message::{Answer, Notice, Request};
+use berth_api::SessionStatus;
+use berth_api::message::{KeeperAnswer, KeeperNotice, KeeperRequest};
 use berth_api::record::Event;
 use berth_core::SessionId;
-use berth_store::view;
-use berth_verbs::Ctx;
-use berth_verbs::cursor::News;
+use berth_store::session_status;
+use berth_verbs::VerbContext;
+use berth_verbs::session_cursor::CursorNews;
 use tokio::time::Instant;
 
 use super::async_cursor::{AsyncCursor, sleep_until};
-use super::feed::{Feed, current_turn};
-use super::list::{List, Looking};
+use super::feed::{SessionFeed, current_turn};
+use super::live_list::{LiveList, LiveListSubscription};
 
-/// The shortest time between two questions for the status.
+/// Shortest time between two requests for the status.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
-/// When a session without a keeper is looked at, even if nobody told of a change.
+/// Interval for reading a session without a keeper, if no change was reported.
 const SLOWLY: Duration = Duration::from_secs(10);
-/// How many pieces of news are taken together.
+/// Number of notifications that are handled together.
 const MAX_TOGETHER: usize = 512;
 
-/// Keeps a feed up to date, until nobody reads it.
-pub(crate) async fn run(feed: Arc<Feed>, ctx: Ctx, id: SessionId, list: Arc<List>) {
-    // Only what is new: everything before is in the journal, and who wants it reads it there.
+/// Keeps a feed up to date until it has no readers.
+pub(crate) async fn run(feed: Arc<SessionFeed>, ctx: VerbContext, id: SessionId, list: Arc<LiveList>) {
+    // Only new events: earlier ones are in the journal, and readers find them there.
     let cursor = AsyncCursor::new(ctx.session(&id).news().every(SLOWLY));
-    let status = Ask { is_owed: false, is_stale: false, asked_at: Instant::now() };
-    let mut upstream = Upstream { feed: &feed, ctx: &ctx, id: &id, cursor, status, current: None };
-    // Kept from one look to the next: who looks alone starts a thread, and ends it when they stop looking.
-    let mut looking: Option<(Looking, Option<u64>)> = None;
-    // The log says already that the session cannot be read.
+    let status = StatusRefresh { is_owed: false, is_stale: false, asked_at: Instant::now() };
+    let mut upstream = FeedUpstream { feed: &feed, ctx: &ctx, id: &id, cursor, status, current: None };
+    // Kept between reads: without other readers of the list each subscription starts a thread and ends it.
+    let mut looking: Option<(LiveListSubscription, Option<u64>)> = None;
+    // True if the log says already that the session cannot be read.
     let mut is_troubled = false;
-    // News that ended the one before it.
-    let mut behind: Option<News> = None;
+    // A notification that ended the batch before it.
+    let mut behind: Option<CursorNews> = None;
     loop {
         let changed = async {
             let Some((changes, seen)) = &mut looking else { return std::future::pending().await };
@@ -69,90 +69,93 @@ pub(crate) async fn run(feed: Arc<Feed>, ctx: Ctx, id: SessionId, list: Arc<List
             }
         };
         match news {
-            News::Connected(status) => {
+            CursorNews::Connected(status) => {
                 (looking, is_troubled) = (None, false);
                 upstream.connected(&status);
             }
-            News::NoKeeper(_) if looking.is_none() => {
-                // Listened to before anything is looked at: a change after that is not missed.
+            CursorNews::NoKeeper(_) if looking.is_none() => {
+                // Subscribed before anything is read, so that no change after that is missed.
                 let changes = list.subscribe();
                 let seen = changes.version_of(&id);
                 looking = Some((changes, seen));
                 upstream.cursor.look_soon();
             }
-            News::NoKeeper(Ok(status)) => {
+            CursorNews::NoKeeper(Ok(status)) => {
                 is_troubled = false;
                 feed.begin(&status);
             }
-            News::NoKeeper(Err(problem)) | News::Trouble(problem) => {
-                // Told at every look, several times a second.
+            CursorNews::NoKeeper(Err(problem)) | CursorNews::Trouble(problem) => {
+                // This is reported at every read, several times a second, but logged once.
                 if !std::mem::replace(&mut is_troubled, true) {
-                    tracing::warn!(%id, "cannot be read along: {problem}");
+                    tracing::warn!(%id, "the events of the session cannot be read: {problem}");
                 }
             }
-            // Stopped or stuck. That does not make its session unknown.
-            News::Silent => upstream.begin_by_files().await,
-            News::Refused(problem) => {
+            // The keeper is stopped or stuck, but the session is known from its files.
+            CursorNews::Silent => upstream.begin_by_files().await,
+            CursorNews::Refused(problem) => {
                 tracing::info!(%id, "the keeper refuses to be watched: {problem}");
                 upstream.begin_by_files().await;
             }
-            News::Purged(_) => return feed.end(id.as_str()),
-            News::Lost => upstream.status.is_owed = false,
-            news @ (News::Event { .. } | News::Notice(_) | News::Answer(_)) => behind = upstream.hear(news),
+            CursorNews::Purged(_) => return feed.end(id.as_str()),
+            CursorNews::Lost => upstream.status.is_owed = false,
+            news @ (CursorNews::Event { .. } | CursorNews::Notice(_) | CursorNews::Answer(_)) => {
+                behind = upstream.hear(news)
+            }
         }
     }
 }
 
-struct Upstream<'a> {
-    feed: &'a Feed,
-    ctx: &'a Ctx,
+struct FeedUpstream<'a> {
+    feed: &'a SessionFeed,
+    ctx: &'a VerbContext,
     id: &'a SessionId,
     cursor: AsyncCursor,
-    status: Ask,
-    /// The turn the agent has, and that is followed. What is steered is delivered into it and has no words of its own.
+    status: StatusRefresh,
+    /// Number of the followed turn, which the agent works on. A steering prompt joins that turn and has no answer of
+    /// its own.
     current: Option<u64>,
 }
 
-/// When the status is asked for.
-struct Ask {
-    /// An answer is owed.
+/// State of the requests for the status.
+struct StatusRefresh {
+    /// True while an answer is pending.
     is_owed: bool,
-    /// It may be another one now.
+    /// True if the status may have changed since.
     is_stale: bool,
     asked_at: Instant,
 }
 
-impl Ask {
+impl StatusRefresh {
     fn due(&self) -> Option<Instant> {
         (self.is_stale && !self.is_owed).then(|| self.asked_at + STATUS_EVERY)
     }
 }
 
-impl Upstream<'_> {
-    fn connected(&mut self, status: &Status) {
+impl FeedUpstream<'_> {
+    fn connected(&mut self, status: &SessionStatus) {
         self.feed.begin(status);
-        self.status = Ask { is_owed: false, is_stale: false, asked_at: Instant::now() };
+        self.status = StatusRefresh { is_owed: false, is_stale: false, asked_at: Instant::now() };
         self.current = current_turn(status);
         if let Some(turn) = self.current {
-            self.cursor.ask(Request::Follow { turn });
+            self.cursor.ask(KeeperRequest::Follow { turn });
         }
     }
 
     async fn begin_by_files(&self) {
         let (ctx, id) = (self.ctx.clone(), self.id.clone());
-        let looked = tokio::task::spawn_blocking(move || view::status(&ctx.home, &id));
+        let looked = tokio::task::spawn_blocking(move || session_status::status(&ctx.home, &id));
         if let Ok(Ok(status)) = looked.await {
             self.feed.begin(&status);
         }
     }
 
     fn ask_status(&mut self) {
-        self.status = Ask { is_owed: true, is_stale: false, asked_at: Instant::now() };
-        self.cursor.ask(Request::Status);
+        self.status = StatusRefresh { is_owed: true, is_stale: false, asked_at: Instant::now() };
+        self.cursor.ask(KeeperRequest::Status);
     }
 
-    /// Passes news on, together with what is there behind it. What cannot be passed on ends that, and is given back.
-    fn hear(&mut self, first: News) -> Option<News> {
+    /// Handles a notification, together with those queued behind it. Returns one that has to be handled by itself.
+    fn hear(&mut self, first: CursorNews) -> Option<CursorNews> {
         let mut told = Vec::new();
         let mut status = None;
         let mut follow = None;
@@ -160,7 +163,7 @@ impl Upstream<'_> {
         let mut next = Some(first);
         while let Some(news) = next.take() {
             match news {
-                News::Event { seq, entry } => {
+                CursorNews::Event { seq, entry } => {
                     self.status.is_stale = true;
                     match &entry.event {
                         Event::TurnDelivered { turn, .. } if self.current.is_none() => {
@@ -170,23 +173,23 @@ impl Upstream<'_> {
                         Event::TurnEnded { turn, .. } if self.current == Some(*turn) => self.current = None,
                         _ => {}
                     }
-                    told.push(Notice::Event { seq, entry });
+                    told.push(KeeperNotice::Event { seq, entry });
                 }
-                News::Notice(notice) => {
-                    self.status.is_stale |= matches!(notice, Notice::Doing { .. });
+                CursorNews::Notice(notice) => {
+                    self.status.is_stale |= matches!(notice, KeeperNotice::Doing { .. });
                     told.push(notice);
                 }
-                News::Answer(Answer::Done { status: newest }) => {
+                CursorNews::Answer(KeeperAnswer::Done { status: newest }) => {
                     self.status.is_owed = false;
-                    // An end that was not told, because too much was, does not silence the next turn.
+                    // A missing end of a turn (too many notices were sent) must not silence the next turn.
                     let current = current_turn(&newest);
                     if self.current != current {
                         (self.current, follow) = (current, current.or(follow));
                     }
                     status = Some(newest);
                 }
-                // A turn that was over before it could be followed is in the journal.
-                News::Answer(_) => {}
+                // A turn that ended before it could be followed is in the journal.
+                CursorNews::Answer(_) => {}
                 other => {
                     behind = Some(other);
                     break;
@@ -203,7 +206,7 @@ impl Upstream<'_> {
             self.feed.status(&status);
         }
         if let Some(turn) = follow {
-            self.cursor.ask(Request::Follow { turn });
+            self.cursor.ask(KeeperRequest::Follow { turn });
         }
         behind
     }
@@ -213,38 +216,42 @@ impl Upstream<'_> {
 mod tests {
     use std::fs;
 
-    use berth_store::Home;
+    use berth_store::StateDir;
     use tokio::sync::Semaphore;
 
-    use super::super::pages::Pages;
+    use super::super::event_pages::EventPages;
+    use berth_test_dir::TestDir;
+
     use super::*;
 
     #[test]
     fn a_session_is_gone_when_it_was_purged_and_not_while_all_of_them_are_away() {
-        let dir = std::env::temp_dir().join(format!("berth-upstream-{}", std::process::id()));
-        let home = Home::open(dir.clone()).expect("a state directory");
-        let ctx = Ctx {
+        let dir = TestDir::new();
+        let home = StateDir::open(dir.to_path_buf()).expect("a state directory");
+        let ctx = VerbContext {
             home,
             place: "a test".into(),
             size: None,
             parent: None,
             also: vec![],
             unseen: None,
-            scope: berth_api::Scope::Admin,
+            scope: berth_api::AccessScope::Admin,
         };
         let id = SessionId::parse("mj277ycbmc9g").expect("an id");
         let (sessions, away) = (dir.join("sessions"), dir.join("away"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let ends_within = |patience| {
-            let pages = Pages::new(ctx.clone(), id.clone(), Arc::new(Semaphore::new(1)));
-            let list = Arc::new(List::new(ctx.clone()));
-            let followed = run(Arc::new(Feed::new(pages)), ctx.clone(), id.clone(), list);
+            let pages = EventPages::new(ctx.clone(), id.clone(), Arc::new(Semaphore::new(1)));
+            let list = Arc::new(LiveList::new(ctx.clone()));
+            let followed = run(Arc::new(SessionFeed::new(pages)), ctx.clone(), id.clone(), list);
             runtime.block_on(async { tokio::time::timeout(patience, followed).await.is_ok() })
         };
         fs::rename(&sessions, &away).expect("our own directory");
-        assert!(!ends_within(Duration::from_millis(300)), "nobody knows whether it is there");
+        assert!(
+            !ends_within(Duration::from_millis(300)),
+            "the gateway cannot tell whether the session exists"
+        );
         fs::rename(&away, &sessions).expect("our own directory");
-        assert!(ends_within(Duration::from_secs(60)), "all are there, and this one is not");
-        fs::remove_dir_all(dir).expect("our own directory");
+        assert!(ends_within(Duration::from_secs(60)), "the others exist, and this one does not");
     }
 }

@@ -1,13 +1,13 @@
-//! What is counted about sessions, helpers and their turns.
+//! Metrics about sessions, helpers and their turns.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use berth_api::{SessionState, TurnState};
 use berth_core::{Event, SessionId};
-use berth_keeper::members::Evidence;
-use berth_keeper::sweep;
-use berth_store::{Home, view};
+use berth_procs::session_processes::ProcessSnapshot;
+use berth_store::{StateDir, session_status};
+use berth_verbs::sweep;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -15,71 +15,73 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// The ends a turn can have, so that an end that no turn had is reported as zero.
+/// Outcomes of turns: one that no turn had is reported as zero.
 const OUTCOMES: [TurnState; 5] =
     [TurnState::Done, TurnState::Failed, TurnState::Cancelled, TurnState::Interrupted, TurnState::Unknown];
-/// From an agent that waits for its prompt to a queue over night.
+/// Buckets from an agent that waits for its prompt to a queue overnight.
 const WAIT_SECONDS: [f64; 10] = [0.05, 0.25, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0];
-/// From a word to a day's work.
+/// Buckets from a one-word answer to a day's work.
 const TURN_SECONDS: [f64; 10] = [1.0, 5.0, 15.0, 30.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14400.0];
-/// How old what is known about memory may be: to find out, every process of the machine is looked at.
+/// Size of the events that are read at once, in bytes.
+const PAGE_BYTES: usize = 1 << 20;
+/// How long the memory figures are cached: to find them, every process of the machine is read.
 const MEMORY_AGE: Duration = Duration::from_secs(10);
-/// How many sessions are told of by name, those with the most memory.
+/// Number of sessions with a metric of their own: those that use the most memory.
 const MAX_NAMED: usize = 100;
 
-/// What was found out, and how far it reaches.
+/// Metrics about sessions, and how far each journal was read.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions {
-    by_state: Family<State, Gauge>,
+pub(crate) struct SessionMetrics {
+    by_state: Family<StateLabels, Gauge>,
     helpers: Gauge,
     unreadable: Gauge,
     queued: Gauge,
     in_work: Gauge,
     asks: Gauge,
     accepted: Counter,
-    ended: Family<Outcome, Counter>,
+    ended: Family<OutcomeLabels, Counter>,
     wait_seconds: Option<Histogram>,
     turn_seconds: Option<Histogram>,
     memory: Gauge,
-    memory_of: Family<Session, Gauge>,
+    memory_of: Family<SessionLabels, Gauge>,
     sweeps: Counter,
     left_over: Counter,
-    counted: sweep::Counts,
-    read: HashMap<SessionId, Read>,
+    counted: sweep::SweepCounts,
+    read: HashMap<SessionId, JournalProgress>,
     memory_at: Option<Instant>,
 }
 
-/// How far a journal is known, and its turns that are not over.
+/// How far a journal was read, and its turns that are not over.
 #[derive(Debug, Default)]
-struct Read {
+struct JournalProgress {
     mark: (String, u64),
     seq: u64,
-    open: BTreeMap<u64, Turn>,
+    open: BTreeMap<u64, TurnTimes>,
 }
 
 #[derive(Debug, Default)]
-struct Turn {
+struct TurnTimes {
     accepted_at_ms: u64,
     delivered_at_ms: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct State {
+struct StateLabels {
     state: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct Outcome {
+struct OutcomeLabels {
     outcome: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct Session {
+struct SessionLabels {
     session: String,
     id: String,
 }
 
-impl Sessions {
+impl SessionMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let wait = Histogram::new(WAIT_SECONDS);
         let turn = Histogram::new(TURN_SECONDS);
@@ -93,47 +95,52 @@ impl Sessions {
             new.unreadable.clone(),
         );
         registry.register("turns_queued", "Turns that wait", new.queued.clone());
-        registry.register("turns_in_work", "Turns that agents have", new.in_work.clone());
+        registry.register("turns_in_work", "Turns that agents work on", new.in_work.clone());
         registry.register("requests_waiting", "Requests of agents that wait for an answer", new.asks.clone());
         registry.register("turns_accepted", "Turns that were accepted", new.accepted.clone());
         registry.register("turns", "Turns that are over, by outcome", new.ended.clone());
-        registry.register_with_unit("turn_wait", "From accepted to given to the agent", Unit::Seconds, wait);
+        registry.register_with_unit(
+            "turn_wait",
+            "Time from accepting a turn to handing it to the agent",
+            Unit::Seconds,
+            wait,
+        );
         registry.register_with_unit(
             "turn_duration",
-            "From given to the agent to its end",
+            "Time from handing a turn to the agent to its end",
             Unit::Seconds,
             turn,
         );
         registry.register_with_unit(
             "sessions_memory",
-            "What all sessions have in memory, their keepers included",
+            "Memory of all sessions, their keepers included",
             Unit::Bytes,
             new.memory.clone(),
         );
         registry.register_with_unit(
             "session_memory",
-            "What a session has in memory, for those with the most",
+            "Memory of a session, for those that use the most",
             Unit::Bytes,
             new.memory_of.clone(),
         );
         registry.register("sweeps", "Sweeps of this state directory", new.sweeps.clone());
-        registry.register("leftovers_found", "What sweeps found left over", new.left_over.clone());
+        registry.register("leftovers_found", "Leftovers that sweeps found", new.left_over.clone());
         for outcome in OUTCOMES {
-            drop(new.ended.get_or_create(&Outcome { outcome: outcome.to_string() }));
+            drop(new.ended.get_or_create(&OutcomeLabels { outcome: outcome.to_string() }));
         }
         new
     }
 
-    /// Looks at all of them. If they cannot be listed everything stays as it was: a journal whose place is forgotten
-    /// would be counted twice.
-    pub(super) fn look(&mut self, home: &Home) {
+    /// Reads all sessions. If they cannot be listed, nothing changes: a journal whose position is forgotten would be
+    /// counted twice.
+    pub(super) fn look(&mut self, home: &StateDir) {
         let Ok(ids) = home.session_ids() else { return };
-        // A state that no session is in is reported as zero.
+        // A state without sessions is reported as zero.
         let mut states: HashMap<SessionState, i64> = SessionState::ALL.map(|state| (state, 0)).into();
         let (mut queued, mut in_work, mut asks, mut unreadable) = (0, 0, 0, 0);
         let mut alive = Vec::new();
         for id in &ids {
-            let Ok(status) = view::status(home, id) else {
+            let Ok(status) = session_status::status(home, id) else {
                 unreadable += 1;
                 continue;
             };
@@ -148,10 +155,10 @@ impl Sessions {
             }
             self.read_on(home, id);
         }
-        // Of what was purged nothing more will come, and what was counted of it stays counted.
+        // A purged session has no new events; its earlier ones stay counted.
         self.read.retain(|id, _| ids.contains(id));
         for (state, count) in states {
-            self.by_state.get_or_create(&State { state: state.to_string() }).set(count);
+            self.by_state.get_or_create(&StateLabels { state: state.to_string() }).set(count);
         }
         self.queued.set(queued);
         self.in_work.set(in_work);
@@ -164,34 +171,39 @@ impl Sessions {
         let counts = sweep::counts(home);
         self.sweeps.inc_by(counts.sweeps.saturating_sub(self.counted.sweeps));
         self.left_over.inc_by(counts.left_over.saturating_sub(self.counted.left_over));
-        // Never less: a file that is away for a moment says nothing, and what it said before is counted.
+        // Counters never decrease: a file that is missing for a moment was counted before.
         self.counted.sweeps = self.counted.sweeps.max(counts.sweeps);
         self.counted.left_over = self.counted.left_over.max(counts.left_over);
     }
 
-    /// Takes in what is new in a journal.
-    fn read_on(&mut self, home: &Home, id: &SessionId) {
-        let Ok(mark) = view::journal_mark(home, id) else { return };
+    /// Counts the new events of a journal.
+    fn read_on(&mut self, home: &StateDir, id: &SessionId) {
+        let Ok(mark) = session_status::journal_mark(home, id) else { return };
         let mut known = self.read.remove(id).unwrap_or_default();
-        if known.mark != mark
-            && let Ok(events) = home.session(id).read(known.seq + 1)
-        {
-            for event in &events {
-                if event.seq().0 > known.seq {
+        if known.mark != mark {
+            let mut is_read = true;
+            for page in home.session(id).pages(known.seq + 1, PAGE_BYTES) {
+                let Ok(events) = page else {
+                    is_read = false;
+                    break;
+                };
+                for event in events {
                     known.seq = event.seq().0;
                     self.take_in(&mut known, event.get().at_ms, &event.get().event);
                 }
             }
-            known.mark = mark;
+            if is_read {
+                known.mark = mark;
+            }
         }
         self.read.insert(id.clone(), known);
     }
 
-    fn take_in(&self, known: &mut Read, at_ms: u64, event: &Event) {
+    fn take_in(&self, known: &mut JournalProgress, at_ms: u64, event: &Event) {
         match event {
             Event::TurnAccepted { turn, .. } => {
                 self.accepted.inc();
-                known.open.insert(*turn, Turn { accepted_at_ms: at_ms, delivered_at_ms: None });
+                known.open.insert(*turn, TurnTimes { accepted_at_ms: at_ms, delivered_at_ms: None });
             }
             Event::TurnDelivered { turn, .. } => {
                 if let Some(open) = known.open.get_mut(turn) {
@@ -201,8 +213,8 @@ impl Sessions {
             }
             Event::TurnEnded { turn, end, .. } => {
                 let outcome = TurnState::from(end.state).to_string();
-                self.ended.get_or_create(&Outcome { outcome }).inc();
-                if let Some(Turn { delivered_at_ms: Some(from), .. }) = known.open.remove(turn) {
+                self.ended.get_or_create(&OutcomeLabels { outcome }).inc();
+                if let Some(TurnTimes { delivered_at_ms: Some(from), .. }) = known.open.remove(turn) {
                     observe(self.turn_seconds.as_ref(), from, at_ms);
                 }
             }
@@ -210,18 +222,18 @@ impl Sessions {
         }
     }
 
-    fn look_at_memory(&mut self, alive: &[(Home, SessionId, String)]) {
+    fn look_at_memory(&mut self, alive: &[(StateDir, SessionId, String)]) {
         if self.memory_at.is_some_and(|at| at.elapsed() < MEMORY_AGE) {
             return;
         }
-        let Ok(evidence) = Evidence::gather() else { return };
+        let Ok(evidence) = ProcessSnapshot::gather() else { return };
         self.memory_at = Some(Instant::now());
-        let bytes = |(home, id, handle): &(Home, SessionId, String)| {
+        let bytes = |(home, id, handle): &(StateDir, SessionId, String)| {
             let members = evidence.members(home, id).ok()?;
             let bytes: u64 = members.processes.iter().map(|member| member.process.rss_bytes()).sum();
-            Some((bytes, Session { session: handle.clone(), id: id.to_string() }))
+            Some((bytes, SessionLabels { session: handle.clone(), id: id.to_string() }))
         };
-        let mut all: Vec<(u64, Session)> = alive.iter().filter_map(bytes).collect();
+        let mut all: Vec<(u64, SessionLabels)> = alive.iter().filter_map(bytes).collect();
         self.memory.set(all.iter().map(|(bytes, _)| bytes.cast_signed()).sum());
         all.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         self.memory_of.clear();
@@ -231,19 +243,20 @@ impl Sessions {
     }
 }
 
-fn running_helpers(home: &Home) -> Vec<(Home, SessionId, String)> {
-    let shelves = home.shelves().into_iter().filter(Home::is_helpers);
+fn running_helpers(home: &StateDir) -> Vec<(StateDir, SessionId, String)> {
+    let shelves = home.shelves().into_iter().filter(StateDir::is_helpers);
     let mut running = Vec::new();
     for shelf in shelves {
         for id in shelf.session_ids().unwrap_or_default() {
-            let status = view::status(&shelf, &id).ok().filter(|status| status.keeper_pid.is_some());
+            let status =
+                session_status::status(&shelf, &id).ok().filter(|status| status.keeper_pid.is_some());
             running.extend(status.map(|status| (shelf.clone(), id, status.handle().to_owned())));
         }
     }
     running
 }
 
-/// The wall clock may have been set back in between.
+/// Observes a time. The wall clock may have been set back in between.
 fn observe(histogram: Option<&Histogram>, from_ms: u64, to_ms: u64) {
     if let Some(histogram) = histogram {
         histogram.observe(Duration::from_millis(to_ms.saturating_sub(from_ms)).as_secs_f64());

@@ -1,5 +1,5 @@
-//! The shapes of bodies. What is given and what is taken are told apart: what may be left out when asking may still
-//! be in every answer.
+//! Schemas of bodies. Request and response schemas are separate, because a field that is optional in a request may be
+//! in every response.
 
 use std::collections::BTreeSet;
 
@@ -7,19 +7,19 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::fault::ProblemBody;
+use crate::http_problem::ProblemBody;
 use crate::routes::SchemaOf;
 
-/// Where shapes are; what is taken has a place of its own until all are known.
+/// Places of the schemas. Request schemas have one of their own until all names are known.
 const GIVEN: &str = "#/components/schemas/";
 const TAKEN: &str = "#/components/taken/";
 
-pub(crate) struct Schemas {
+pub(crate) struct SchemaSets {
     given: SchemaGenerator,
     taken: SchemaGenerator,
 }
 
-impl Default for Schemas {
+impl Default for SchemaSets {
     fn default() -> Self {
         let settings = |place: &str| {
             let mut settings = SchemaSettings::draft2020_12();
@@ -33,8 +33,8 @@ impl Default for Schemas {
     }
 }
 
-impl Schemas {
-    /// The schema of what is answered.
+impl SchemaSets {
+    /// The schema of a response body.
     pub(crate) fn given(&mut self, schema: SchemaOf) -> Value {
         tidied(schema(&mut self.given).to_value())
     }
@@ -44,19 +44,19 @@ impl Schemas {
         tidied(self.given.subschema_for::<ProblemBody>().to_value())
     }
 
-    /// The schema of what is sent. Its names are right after [`Self::name`].
+    /// The schema of a request body. Its references are right after [`Self::name`].
     pub(crate) fn taken(&mut self, schema: SchemaOf) -> Value {
         tidied(schema(&mut self.taken).to_value())
     }
 
-    /// Whether something has to be sent.
+    /// True if a request must have a body.
     pub(crate) fn is_required(&self, schema: &Value) -> bool {
         let name = schema["$ref"].as_str().and_then(|name| name.strip_prefix(TAKEN));
         let whole = name.and_then(|name| self.taken.definitions().get(name)).unwrap_or(schema);
         whole["type"] != "object" || whole["required"].as_array().is_some_and(|required| !required.is_empty())
     }
 
-    /// What stands behind `?`, one parameter for each property.
+    /// Query parameters: one for each property of the schema.
     pub(crate) fn query(schema: SchemaOf) -> Vec<Value> {
         let mut settings = SchemaSettings::draft2020_12().for_deserialize();
         settings.inline_subschemas = true;
@@ -66,19 +66,25 @@ impl Schemas {
         let properties = whole["properties"].as_object().cloned().unwrap_or_default();
         let parameter = |(name, mut schema): (String, Value)| {
             let about = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-            json!({
+            let schema = without_null(schema);
+            let mut parameter = json!({
                 "name": name,
                 "in": "query",
                 "required": required.contains(&name.as_str()),
                 "description": about.unwrap_or_default(),
-                "schema": without_null(schema),
-            })
+                "schema": schema,
+            });
+            if schema["type"] == "array" {
+                // Its values are separated by commas.
+                parameter["explode"] = false.into();
+            }
+            parameter
         };
         properties.into_iter().map(parameter).collect()
     }
 
-    /// Adds the shapes to the description they were made for. One that is taken and given in different ways is there
-    /// twice, and what is taken is called `…Input`.
+    /// Adds the schemas to the description. A type whose request and response schemas differ has two, and the request
+    /// schema is named `…Input`.
     pub(crate) fn name(self, description: &mut Value) {
         let given: Map<String, Value> = tidied_all(self.given.definitions());
         let taken: Map<String, Value> = tidied_all(self.taken.definitions());
@@ -113,7 +119,7 @@ fn called(name: &str, differing: &BTreeSet<String>) -> String {
     if differing.contains(name) { format!("{name}Input") } else { name.to_owned() }
 }
 
-/// Lets all that refers to something taken refer to where it is in the end.
+/// Changes references to request schemas so that they name the final place.
 fn name_all(value: &mut Value, differing: &BTreeSet<String>) {
     match value {
         Value::Object(object) => {
@@ -134,14 +140,14 @@ fn tidied_all(definitions: &Map<String, Value>) -> Map<String, Value> {
     definitions.iter().map(|(name, schema)| (name.clone(), tidied(schema.clone()))).collect()
 }
 
-/// Says in the schema what the type of a number says, and calls it as others do.
+/// Adds the maximum that the type of a number implies, and uses format names that other tools know.
 fn tidied(mut schema: Value) -> Value {
     any_as_object(&mut schema);
     tidy(&mut schema);
     schema
 }
 
-/// `true` and `{}` are the same schema: anything. Not every tool knows the first.
+/// `true` and `{}` are the same schema, which allows anything. Some tools do not know the first.
 fn any_as_object(schema: &mut Value) {
     if *schema == true {
         *schema = json!({});
@@ -175,7 +181,8 @@ fn tidy(schema: &mut Value) {
     }
 }
 
-/// Words to choose from are one list of words, with what each means in the text: so every tool understands them.
+/// Turns a choice of constants into one `enum`, with the meaning of each value in the description: all tools understand
+/// that.
 fn one_of_words(schema: &mut Map<String, Value>) {
     let Some(Value::Array(ways)) = schema.get("oneOf") else { return };
     let (mut words, mut told) = (Vec::new(), Vec::new());
@@ -198,7 +205,8 @@ fn one_of_words(schema: &mut Map<String, Value>) {
     schema.insert("description".to_owned(), about.trim().into());
 }
 
-/// Fields that all ways of a shape have stand in each of them: tools that make a type of each way forget them otherwise.
+/// Copies the properties that all variants share into each variant: tools that make a type of each variant lose them
+/// otherwise.
 fn spread(schema: &mut Map<String, Value>) {
     let is_whole = |way: &Value| way["type"] == "object" && way["properties"].is_object();
     let Some(Value::Array(ways)) = schema.get("oneOf") else { return };
@@ -218,7 +226,7 @@ fn spread(schema: &mut Map<String, Value>) {
     }
 }
 
-/// A parameter is there or not; `null` cannot be written in a query.
+/// Removes `null` from the type of a parameter: a query cannot express it.
 fn without_null(mut schema: Value) -> Value {
     let Some(object) = schema.as_object_mut() else { return schema };
     if let Some(Value::Array(kinds)) = object.get_mut("type") {

@@ -29,13 +29,13 @@ fn every_route_of_the_table_is_described_and_none_else() {
 }
 
 #[test]
-fn every_operation_has_its_own_name_a_noun_that_is_told_and_all_parameters_of_its_path() {
+fn every_operation_has_its_own_name_a_described_noun_and_all_parameters_of_its_path() {
     let whole = description();
     let mut names = BTreeSet::new();
     let nouns: BTreeSet<&str> = NOUNS.iter().map(|(noun, _)| *noun).collect();
     let mut used = BTreeSet::new();
     for (path, operations) in whole["paths"].as_object().expect("paths") {
-        // One `{name}` is between two slashes, alone: that is what a template may have.
+        // A template may have one `{name}` alone between two slashes.
         let named: Vec<&str> =
             path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
         assert!(named.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric())), "{path}");
@@ -77,7 +77,7 @@ fn every_reference_leads_somewhere_and_every_shape_is_used() {
 }
 
 #[test]
-fn what_is_refused_is_a_problem_in_every_operation_and_what_is_given_has_a_shape() {
+fn every_operation_answers_errors_with_a_problem_and_successes_with_a_schema() {
     let whole = description();
     for (path, operations) in whole["paths"].as_object().expect("paths") {
         for (method, operation) in operations.as_object().expect("operations") {

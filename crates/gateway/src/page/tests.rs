@@ -16,13 +16,13 @@ fn own_texts() -> impl Iterator<Item = (&'static str, &'static str)> {
     own.map(|(path, bytes)| (*path, std::str::from_utf8(bytes).expect("text")))
 }
 
-/// Every word in quotes that could be a path.
+/// All quoted words that could be a path.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split(['"', '\'', '`']).skip(1).step_by(2)
 }
 
 #[test]
-fn every_file_that_is_named_is_there_and_every_file_that_is_there_is_named() {
+fn every_named_file_exists_and_every_existing_file_is_named() {
     let mut named: BTreeSet<String> = ["index.html".to_owned()].into();
     for (path, text) in own_texts() {
         let parent = Path::new(path).parent().expect("a directory").display().to_string();
@@ -39,7 +39,7 @@ fn every_file_that_is_named_is_there_and_every_file_that_is_there_is_named() {
     assert_eq!(named, there);
 }
 
-/// The files below a directory, by their paths in there.
+/// All files below a directory, by their relative paths.
 fn files_below(dir: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
     let found = entries.flat_map(|entry| {
@@ -127,7 +127,7 @@ fn a_file_is_kept_for_ever_only_under_the_name_of_its_version() {
 }
 
 #[test]
-fn a_browser_that_has_it_is_told_so_and_gzip_is_only_for_who_takes_it() {
+fn a_browser_with_the_file_gets_304_and_gzip_is_only_for_clients_that_accept_it() {
     let (xterm, _) = asset("/assets/vendor/xterm.js").expect("it");
     let ask = |name: axum::http::HeaderName, value: &str| {
         let headers = HeaderMap::from_iter([(name, value.parse().expect("a header"))]);

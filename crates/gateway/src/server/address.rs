@@ -1,17 +1,17 @@
-//! Where to listen on the network, as people write it.
+//! Network address to listen on, as users write it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-/// A host and a port. Without a host, and as `localhost`, it is the loopback address.
+/// A host and a port. No host and `localhost` both mean the loopback address.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Address {
+pub struct TcpAddress {
     host: Option<String>,
     port: u16,
 }
 
-impl FromStr for Address {
+impl FromStr for TcpAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -35,7 +35,7 @@ impl FromStr for Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for TcpAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.host.as_deref() {
             Some(host) if host.contains(':') => write!(f, "[{host}]:{}", self.port),
@@ -45,8 +45,8 @@ impl fmt::Display for Address {
     }
 }
 
-impl Address {
-    /// The address it means now. Of a name's several the first counts, an IPv4 one before the others.
+impl TcpAddress {
+    /// Resolves the address. Of several addresses of a name the first is used, IPv4 before IPv6.
     pub(crate) fn resolve(&self) -> Result<SocketAddr, String> {
         let Some(host) = &self.host else {
             return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port));
@@ -54,7 +54,7 @@ impl Address {
         let found = (host.as_str(), self.port).to_socket_addrs();
         let mut found: Vec<SocketAddr> = found.map_err(|error| error.to_string())?.collect();
         found.sort_by_key(SocketAddr::is_ipv6);
-        found.first().copied().ok_or_else(|| "it has no address".to_owned())
+        found.first().copied().ok_or_else(|| "the name has no address".to_owned())
     }
 }
 
@@ -63,15 +63,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write_for_an_address_is_understood() {
-        let resolved = |text: &str| text.parse::<Address>().and_then(|address| address.resolve());
+    fn an_address_in_any_usual_form_is_parsed() {
+        let resolved = |text: &str| text.parse::<TcpAddress>().and_then(|address| address.resolve());
         let at = |text: &str| Ok(text.parse().expect("an address"));
         for text in ["127.0.0.1:7070", ":7070", "localhost:7070", "LOCALHOST:7070"] {
             assert_eq!(resolved(text), at("127.0.0.1:7070"), "{text}");
         }
         assert_eq!(resolved("[::1]:0"), at("[::1]:0"));
         assert_eq!(resolved("0.0.0.0:80"), at("0.0.0.0:80"));
-        assert_eq!("[::1]:7".parse::<Address>().expect("an address").to_string(), "[::1]:7");
+        assert_eq!("[::1]:7".parse::<TcpAddress>().expect("an address").to_string(), "[::1]:7");
         for odd in [
             "",
             "7070",
@@ -84,7 +84,7 @@ mod tests {
             "a b:1",
             "a/b:1",
         ] {
-            assert!(odd.parse::<Address>().is_err(), "{odd}");
+            assert!(odd.parse::<TcpAddress>().is_err(), "{odd}");
         }
     }
 }

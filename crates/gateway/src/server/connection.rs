@@ -1,4 +1,4 @@
-//! One client: let in, given TLS if that is wanted, and served until it goes.
+//! Connections: accepting clients, TLS handshakes, and serving requests.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -7,59 +7,59 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::StatusCode;
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-use super::door::Door;
-use super::guard::Heart;
-use super::limits::{self, Connections, Ticket};
-use super::listeners::{Kind, Listener};
-use super::log::Log;
-use super::tls::Tls;
-use crate::auth::{Peer, Wire, leash::Leash};
-use crate::fault::Fault;
-use crate::gate::Gate;
+use super::access_log::AccessLog;
+use super::connection_limits::{self, ConnectionLimits, ConnectionPermit};
+use super::connection_service::ConnectionService;
+use super::listeners::{BoundListener, ListenerKind};
+use super::supervisor::ListenerHeartbeat;
+use super::tls::ReloadableTls;
+use crate::app_state::AppState;
+use crate::auth::{ConnectionDetails, ConnectionPeer, revocation::RevocationHandle};
+use crate::http_problem::HttpProblem;
 
-/// What every connection shares.
+/// State that all connections share.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct ServerContext {
     pub(super) router: Router,
-    pub(super) gate: Arc<Gate>,
-    pub(super) connections: Arc<Connections>,
-    pub(super) log: Arc<Log>,
-    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) gate: Arc<AppState>,
+    pub(super) connections: Arc<ConnectionLimits>,
+    pub(super) log: Arc<AccessLog>,
+    pub(super) tls: Option<Arc<ReloadableTls>>,
 }
 
-/// Where clients come from.
-enum Socket {
+/// Socket that accepts clients.
+enum AsyncListener {
     Local(UnixListener),
     Network { listener: TcpListener, is_tls: bool },
 }
 
-/// Who came.
-enum Came {
+/// An accepted connection.
+enum AcceptedStream {
     Local(UnixStream),
     Network(TcpStream, SocketAddr),
 }
 
-impl Socket {
-    fn open(kind: Kind) -> io::Result<Self> {
+impl AsyncListener {
+    fn open(kind: ListenerKind) -> io::Result<Self> {
         Ok(match kind {
-            Kind::Local(listener) => Self::Local(UnixListener::from_std(listener)?),
-            Kind::Network { listener, is_tls } => {
+            ListenerKind::Local(listener) => Self::Local(UnixListener::from_std(listener)?),
+            ListenerKind::Network { listener, is_tls } => {
                 Self::Network { listener: TcpListener::from_std(listener)?, is_tls }
             }
         })
     }
 
-    async fn next(&self) -> io::Result<Came> {
+    async fn next(&self) -> io::Result<AcceptedStream> {
         match self {
-            Self::Local(listener) => listener.accept().await.map(|(stream, _)| Came::Local(stream)),
+            Self::Local(listener) => listener.accept().await.map(|(stream, _)| AcceptedStream::Local(stream)),
             Self::Network { listener, .. } => {
-                listener.accept().await.map(|(stream, address)| Came::Network(stream, address))
+                listener.accept().await.map(|(stream, address)| AcceptedStream::Network(stream, address))
             }
         }
     }
@@ -69,11 +69,16 @@ impl Socket {
     }
 }
 
-/// Lets clients in until the gateway ends. `may_stall` is for tests, and only in the first image of a process.
-pub(super) async fn accept(listener: Listener, heart: Heart, server: Arc<Server>, may_stall: bool) {
-    let socket = match Socket::open(listener.kind) {
+/// Accepts clients until the gateway shuts down. `may_stall` is for tests, and only in the first image of a process.
+pub(super) async fn accept(
+    listener: BoundListener,
+    heart: ListenerHeartbeat,
+    server: Arc<ServerContext>,
+    may_stall: bool,
+) {
+    let socket = match AsyncListener::open(listener.kind) {
         Ok(socket) => socket,
-        // Without a beat the guard starts it all again.
+        // The listener does not beat, so the guard restarts the gateway.
         Err(error) => return server.log.say("failed", &format!("cannot listen: {error}")),
     };
     let mut beat = tokio::time::interval(heart.every);
@@ -89,50 +94,53 @@ pub(super) async fn accept(listener: Listener, heart: Heart, server: Arc<Server>
                         berth_store::killpoint::reached("gateway-accept");
                     }
                     match came {
-                        Came::Local(stream) => local(stream, &server),
-                        Came::Network(stream, address) if socket.is_tls() => encrypted(stream, address, &server),
-                        Came::Network(stream, address) => plain(stream, address, &server),
+                        AcceptedStream::Local(stream) => local(stream, &server),
+                        AcceptedStream::Network(stream, address) if socket.is_tls() => encrypted(stream, address, &server),
+                        AcceptedStream::Network(stream, address) => plain(stream, address, &server),
                     }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept connections");
-                    tokio::time::sleep(limits::ACCEPT_PAUSE).await;
+                    tokio::time::sleep(connection_limits::ACCEPT_PAUSE).await;
                 }
             },
         }
     }
 }
 
-fn local(stream: UnixStream, server: &Arc<Server>) {
+fn local(stream: UnixStream, server: &Arc<ServerContext>) {
     let Ok(credentials) = stream.peer_cred() else { return };
     let (uid, pid) = (credentials.uid(), credentials.pid());
-    // Until they were looked at nobody can tell who they are.
-    let unseen = Err(Problem::new(Code::NotAllowed, "the caller was not identified"));
-    let Some(ticket) = server.connections.enter(&Peer::Local { uid, pid, inside: Arc::new(unseen) }) else {
+    // Until the process at the other end was examined, its caller is unknown.
+    let unseen = Err(Problem::new(ProblemCode::NotAllowed, "the caller was not identified"));
+    let Some(ticket) =
+        server.connections.enter(&ConnectionPeer::Local { uid, pid, inside: Arc::new(unseen) })
+    else {
         return refuse(stream.into_std());
     };
     let server = server.clone();
     tokio::spawn(async move {
-        // Once for each connection: it does not change hands. A short look at /proc, here and not where clients are let
-        // in; a thread for each of hundreds who come at once would be more than the look.
+        // Once for each connection, since its process does not change. This reads /proc for a short time, and not in
+        // the accept loop. For hundreds of connections at once, a thread for each would cost more than the read.
         let inside = berth_verbs::caller::of_peer(&server.gate.home, &stream);
-        serve(stream, false, Peer::Local { uid, pid, inside: Arc::new(inside) }, ticket, server).await;
+        serve(stream, false, ConnectionPeer::Local { uid, pid, inside: Arc::new(inside) }, ticket, server)
+            .await;
     });
 }
 
-fn plain(stream: TcpStream, address: SocketAddr, server: &Arc<Server>) {
+fn plain(stream: TcpStream, address: SocketAddr, server: &Arc<ServerContext>) {
     let _ = stream.set_nodelay(true);
-    let peer = Peer::Network(address);
+    let peer = ConnectionPeer::Network(address);
     match server.connections.enter(&peer) {
         Some(ticket) => drop(tokio::spawn(serve(stream, false, peer, ticket, server.clone()))),
         None => refuse(stream.into_std()),
     }
 }
 
-fn encrypted(stream: TcpStream, address: SocketAddr, server: &Arc<Server>) {
+fn encrypted(stream: TcpStream, address: SocketAddr, server: &Arc<ServerContext>) {
     let _ = stream.set_nodelay(true);
-    let peer = Peer::Network(address);
-    // Who gets no room cannot be told so without the work that there is no room for.
+    let peer = ConnectionPeer::Network(address);
+    // A refusal over TLS would take the handshake, for which there is no room.
     let Some(ticket) = server.connections.enter(&peer) else { return };
     let Some(tls) = server.tls.clone() else { return };
     let server = server.clone();
@@ -140,26 +148,27 @@ fn encrypted(stream: TcpStream, address: SocketAddr, server: &Arc<Server>) {
         let leave = ticket.seat.leave.clone();
         let shaken = tokio::select! {
             () = leave.cancelled() => return,
-            shaken = tokio::time::timeout(limits::patience(limits::TLS_PATIENCE), shaken(stream, &tls)) => shaken,
+            shaken = tokio::time::timeout(connection_limits::idle_timeout(connection_limits::TLS_PATIENCE), accept_tls(stream, &tls)) => shaken,
         };
         match shaken {
             Ok(Ok(Some(stream))) => serve(stream, true, peer, ticket, server).await,
-            Ok(Ok(None)) => tracing::debug!("http was spoken where TLS is"),
-            Ok(Err(error)) => tracing::debug!(%error, "no TLS came about"),
-            Err(_) => tracing::debug!("no TLS came about in time"),
+            Ok(Ok(None)) => tracing::debug!("a client used HTTP on a TLS port"),
+            Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
+            Err(_) => tracing::debug!("the TLS handshake timed out"),
         }
     });
 }
 
-/// The stream with TLS on it; nothing if somebody speaks HTTP without it, who is told so in words they understand.
-async fn shaken(mut stream: TcpStream, tls: &Tls) -> io::Result<Option<TlsStream<TcpStream>>> {
+/// Does the TLS handshake. Returns `None` for a client that sends plain HTTP, which gets a plain answer that says so.
+async fn accept_tls(mut stream: TcpStream, tls: &ReloadableTls) -> io::Result<Option<TlsStream<TcpStream>>> {
     let mut first = [0];
-    // TLS begins with a record's number, a request with the letters of its method.
+    // A TLS record begins with a number, an HTTP request with a letter.
     if stream.peek(&mut first).await? == 1 && first[0].is_ascii_alphabetic() {
         stream.write_all(not_encrypted().as_bytes()).await?;
         stream.shutdown().await?;
-        // Who still sends would never read it if we closed with that unread. They have the time that TLS has.
-        let mut rest = stream.take(limits::MAX_UNREAD_BYTES);
+        // If unread input were discarded by the close, a client that is still sending would never read the answer. The
+        // timeout is that of the handshake.
+        let mut rest = stream.take(connection_limits::MAX_UNREAD_BYTES);
         tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
         return Ok(None);
     }
@@ -167,12 +176,12 @@ async fn shaken(mut stream: TcpStream, tls: &Tls) -> io::Result<Option<TlsStream
 }
 
 fn not_encrypted() -> String {
-    let fault = Fault::usage("this is an https port, and http was spoken to it; nothing was done")
-        .hint("the same address with https:// works; a token that was sent like this should be revoked");
+    let fault = HttpProblem::usage("this port needs https, and the request came by http; nothing was done")
+        .hint("use the same address with https://; revoke a token that was sent like this");
     answer("400 Bad Request", "", &fault.json(StatusCode::BAD_REQUEST))
 }
 
-/// An answer of one who has no router.
+/// The text of an answer that no router makes.
 fn answer(status: &str, headers: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 {status}\r\nContent-Type: application/problem+json\r\n{headers}Connection: close\r\n\
@@ -184,20 +193,20 @@ fn answer(status: &str, headers: &str, body: &str) -> String {
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     secure: bool,
-    peer: Peer,
-    ticket: Ticket,
-    server: Arc<Server>,
+    peer: ConnectionPeer,
+    ticket: ConnectionPermit,
+    server: Arc<ServerContext>,
 ) {
-    let wire = Wire { secure, leash: Leash::default() };
+    let wire = ConnectionDetails { secure, leash: RevocationHandle::default() };
     let held = wire.leash.hold(stream);
     let seat = ticket.seat.clone();
-    let door = Door::new(&server, peer, wire, seat.clone());
-    let stream = held.patient(limits::patience(limits::WRITE_PATIENCE), ticket);
+    let door = ConnectionService::new(&server, peer, wire, seat.clone());
+    let stream = held.patient(connection_limits::idle_timeout(connection_limits::WRITE_PATIENCE), ticket);
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits::patience(limits::HEAD_PATIENCE))
-        .max_header_size(limits::MAX_HEAD_BYTES)
-        .max_buf_size(limits::MAX_HEAD_BYTES)
+        .header_read_timeout(connection_limits::idle_timeout(connection_limits::HEAD_PATIENCE))
+        .max_header_size(connection_limits::MAX_HEAD_BYTES)
+        .max_buf_size(connection_limits::MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), door)
         .with_upgrades();
     let mut served = std::pin::pin!(served);
@@ -217,10 +226,10 @@ async fn serve(
     }
 }
 
-/// Tells somebody that there is no room. It fits the buffer of a new socket, so nobody waits for it to be read.
+/// Refuses a connection. The answer fits the buffer of a new socket, so writing it does not block.
 fn refuse(stream: io::Result<impl Write>) {
-    let fault = Fault::from(
-        Problem::new(Code::Full, "the gateway serves as many connections as it may")
+    let fault = HttpProblem::from(
+        Problem::new(ProblemCode::Full, "the gateway is at its limit of connections")
             .hint("close some, or try again in a moment"),
     );
     let body = fault.json(StatusCode::SERVICE_UNAVAILABLE);
@@ -230,5 +239,5 @@ fn refuse(stream: io::Result<impl Write>) {
     }
 }
 
-/// What a service of ours never fails with.
-pub(super) type Never = Infallible;
+/// Error type of services that cannot fail.
+pub(super) type ImpossibleError = Infallible;

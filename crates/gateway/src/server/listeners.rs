@@ -1,8 +1,8 @@
-//! The sockets to listen on, and the lock that makes this the only gateway of its state directory.
+//! Listening sockets, and the lock that makes this process the only gateway of its state directory.
 //!
-//! Promise: the socket of an earlier gateway is taken away only by who holds `gateway.lock`, so it is proven stale.
-//! The lock file is never removed. What an earlier image of this process listened on is listened on without a
-//! moment in between, so nobody who connects is refused.
+//! Promise: only the holder of `gateway.lock` removes the socket of an earlier gateway, so that socket is proven stale.
+//! The lock file is never removed. Sockets of an earlier image of this process stay open without a gap, so no client is
+//! refused.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,57 +11,58 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use berth_api::{Code, Problem, Timestamp};
-use berth_host::identity::Identity;
+use berth_api::{Problem, ProblemCode, Timestamp};
+use berth_host::identity::ProcessIdentity;
 use berth_host::lock::LockFile;
 use berth_host::{clock, socket, watchdog};
-use berth_store::Home;
-use berth_store::home::GATEWAY_LOCK;
+use berth_store::StateDir;
+use berth_store::state_dir::GATEWAY_LOCK;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::{Address, Listen, Options};
+use super::{ListenAddress, ServeOptions, TcpAddress};
 
 /// The name of the socket in the state directory.
 pub(super) const SOCKET_NAME: &str = "gateway.sock";
 
-/// Who looks whether the lock is held has it for an instant.
+/// Timeout for the lock. A process that checks whether the lock is held has it for an instant.
 const LOCK_PATIENCE: Duration = Duration::from_millis(300);
-/// How many clients may wait to be accepted: as many as the kernel allows (`net.core.somaxconn`), which cuts this down.
+/// Number of clients that may wait to be accepted: as many as the kernel allows (`net.core.somaxconn`), which reduces
+/// this value.
 const BACKLOG: i32 = i32::MAX;
 /// The text of a lock file is short.
 const MAX_PLACES_CHARS: usize = 300;
 
-/// Everything a gateway has open before it serves.
+/// Everything that a gateway has open before it serves.
 #[derive(Debug)]
-pub(crate) struct Listeners {
+pub(crate) struct BoundListeners {
     pub(crate) lock: LockFile,
-    pub(crate) all: Vec<Listener>,
+    pub(crate) all: Vec<BoundListener>,
 }
 
-/// One socket to listen on.
+/// A socket to listen on.
 #[derive(Debug)]
-pub(crate) struct Listener {
-    /// As people are told of it.
+pub(crate) struct BoundListener {
+    /// Address as it is shown to users.
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ListenerKind,
 }
 
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ListenerKind {
     Local(std::os::unix::net::UnixListener),
     Network { listener: std::net::TcpListener, is_tls: bool },
 }
 
-/// What an earlier image of this process left: the numbers of descriptors, and how often it began again.
+/// State that an earlier image of this process left: the numbers of descriptors, and the number of restarts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Inherited {
+pub struct InheritedListeners {
     lock: Option<RawFd>,
     listeners: Vec<RawFd>,
-    /// How many images there were before.
+    /// Number of earlier images.
     pub(crate) restarts: u64,
 }
 
-impl FromStr for Inherited {
+impl FromStr for InheritedListeners {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -75,18 +76,22 @@ impl FromStr for Inherited {
             }),
             [] | [_] => None,
         });
-        read.ok_or_else(|| "only a gateway says this, to itself".to_owned())
+        read.ok_or_else(|| "this argument is only for a gateway that restarts itself".to_owned())
     }
 }
 
-impl Listeners {
-    /// Takes the lock, then opens everything; or takes over what an earlier image had open.
-    pub(crate) fn open(home: &Home, options: &Options, inherited: &Inherited) -> Result<Self, Problem> {
+impl BoundListeners {
+    /// Takes the lock, then opens all sockets; or takes over those of an earlier image.
+    pub(crate) fn open(
+        home: &StateDir,
+        options: &ServeOptions,
+        inherited: &InheritedListeners,
+    ) -> Result<Self, Problem> {
         let mut wanted = Vec::new();
         for listen in &options.listen {
             wanted.push(match listen {
-                Listen::Socket => None,
-                Listen::Tcp(address) => Some(allowed(address, options)?),
+                ListenAddress::Socket => None,
+                ListenAddress::Tcp(address) => Some(allowed(address, options)?),
             });
         }
         let lock = match inherited.lock {
@@ -104,22 +109,22 @@ impl Listeners {
             });
         }
         let listeners = Self { lock, all };
-        listeners.sign().map_err(|error| super::failed("cannot write who it is into its lock", &error))?;
+        listeners.sign().map_err(|error| super::failed("cannot write its identity into its lock", &error))?;
         Ok(listeners)
     }
 
-    /// The numbers a later image needs: see [`Inherited`].
+    /// The descriptors that a later image needs: see [`InheritedListeners`].
     pub(crate) fn fds(&self) -> Vec<RawFd> {
         let sockets = self.all.iter().map(|listener| match &listener.kind {
-            Kind::Local(listener) => listener.as_raw_fd(),
-            Kind::Network { listener, .. } => listener.as_raw_fd(),
+            ListenerKind::Local(listener) => listener.as_raw_fd(),
+            ListenerKind::Network { listener, .. } => listener.as_raw_fd(),
         });
         std::iter::once(self.lock.fd().as_raw_fd()).chain(sockets).collect()
     }
 
-    /// Says who serves, for whoever comes second.
+    /// Writes the identity of this gateway into the lock file, for the error of a second gateway.
     fn sign(&self) -> io::Result<()> {
-        let me = Identity::me()?;
+        let me = ProcessIdentity::me()?;
         let places: Vec<&str> = self.all.iter().map(|listener| listener.name.as_str()).collect();
         let places: String = places.join(" ").chars().take(MAX_PLACES_CHARS).collect();
         let since = Timestamp(clock::wall_ms());
@@ -131,12 +136,12 @@ fn taken_over(fd: RawFd) -> Result<OwnedFd, Problem> {
     watchdog::inherited(fd).map_err(|error| super::failed("cannot take over what it had open", &error))
 }
 
-/// For each place to listen on what is left of an earlier image that listens there; nothing means the local socket. What
-/// listens anywhere else is closed: the config may be another one by now, and nobody is to be reached where it does not
-/// say so.
+/// For each place to listen, the socket of an earlier image that listens there; `None` in `wanted` means the local
+/// socket. All other inherited sockets are closed: the config may have changed, and no client may reach an address that
+/// is not in it.
 fn sorted_out(mut left: Vec<OwnedFd>, wanted: &[Option<SocketAddr>]) -> Vec<Option<OwnedFd>> {
     let mut taken: Vec<Option<OwnedFd>> = wanted.iter().map(|_| None).collect();
-    // A port that was asked for is no port that just was free.
+    // Exact ports first: a place with any port (0) must not take the socket of a place with an exact one.
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|&at| wanted[at].is_some_and(|address| address.port() == 0));
     for at in order {
@@ -156,11 +161,11 @@ fn listens_on(fd: &OwnedFd, wanted: Option<SocketAddr>) -> bool {
     }
 }
 
-/// The lock of this state directory.
-fn held(home: &Home) -> Result<LockFile, Problem> {
+/// Takes the lock of this state directory.
+fn held(home: &StateDir) -> Result<LockFile, Problem> {
     let path = home.root().join(GATEWAY_LOCK);
     let trouble = |error: &io::Error| {
-        Problem::new(Code::Refused, format!("cannot lock {}: {error}", path.display()))
+        Problem::new(ProblemCode::Refused, format!("cannot lock {}: {error}", path.display()))
             .hint("`berth doctor` looks at the state directory")
     };
     let lock = LockFile::open_or_create(&path).map_err(|error| trouble(&error))?;
@@ -172,65 +177,70 @@ fn held(home: &Home) -> Result<LockFile, Problem> {
     let word = |name: &str| who.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     let who = match (word("pid"), word("since")) {
         (Some(pid), Some(since)) => format!("pid {pid}, since {since}"),
-        _ => "it has not said who it is yet".to_owned(),
+        _ => "its identity is not known yet".to_owned(),
     };
     let what = format!("a gateway serves {} already: {who}", home.root().display());
     let where_ = if places.is_empty() { String::new() } else { format!("use it: {places}; or ") };
-    Err(Problem::new(Code::Held, what)
+    Err(Problem::new(ProblemCode::Held, what)
         .hint(format!("{where_}end it first, or serve another state directory with BERTH_HOME")))
 }
 
-fn local(root: &Path, inherited: Option<OwnedFd>) -> Result<Listener, Problem> {
+fn local(root: &Path, inherited: Option<OwnedFd>) -> Result<BoundListener, Problem> {
     let listener = match inherited {
         Some(fd) => fd.into(),
         None => socket::listen(root, SOCKET_NAME).map_err(|error| {
             let path = root.join(SOCKET_NAME);
-            Problem::new(Code::Refused, format!("cannot listen on {}: {error}", path.display()))
+            Problem::new(ProblemCode::Refused, format!("cannot listen on {}: {error}", path.display()))
                 .hint("is something else in its place?")
         })?,
     };
-    Ok(Listener { name: format!("unix:{}", root.join(SOCKET_NAME).display()), kind: Kind::Local(listener) })
+    Ok(BoundListener {
+        name: format!("unix:{}", root.join(SOCKET_NAME).display()),
+        kind: ListenerKind::Local(listener),
+    })
 }
 
-/// The address to listen on, unless what is said there could be read by others.
-fn allowed(address: &Address, options: &Options) -> Result<SocketAddr, Problem> {
+/// Resolves an address to listen on, unless traffic to it could be read by others.
+fn allowed(address: &TcpAddress, options: &ServeOptions) -> Result<SocketAddr, Problem> {
     let resolved = address.resolve().map_err(|why| {
-        Problem::new(Code::Usage, format!("cannot tell which address {address} is: {why}"))
+        Problem::new(ProblemCode::Usage, format!("cannot resolve the address {address}: {why}"))
             .hint("write the number, as in --listen 127.0.0.1:7070")
     })?;
     if resolved.ip().is_loopback() || options.tls.is_some() || options.insecure_http {
         return Ok(resolved);
     }
-    Err(Problem::new(Code::Usage, format!("{resolved} can be reached from outside, and there is no TLS: tokens and all that is said could be read on the way"))
-        .hint("give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy or ssh; --insecure-http listens all the same"))
+    Err(Problem::new(ProblemCode::Usage, format!("{resolved} can be reached from outside, and TLS is not configured: tokens and all traffic could be read on the way"))
+        .hint("give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy or ssh; --insecure-http allows plain HTTP"))
 }
 
-fn network(address: SocketAddr, is_tls: bool, inherited: Option<OwnedFd>) -> Result<Listener, Problem> {
+fn network(address: SocketAddr, is_tls: bool, inherited: Option<OwnedFd>) -> Result<BoundListener, Problem> {
     let listener = match inherited {
         Some(fd) => Ok(fd.into()),
         None => bound(address),
     };
     let listener: std::net::TcpListener = listener.map_err(|error| {
-        let code = if error.kind() == io::ErrorKind::AddrInUse { Code::Held } else { Code::Refused };
+        let code =
+            if error.kind() == io::ErrorKind::AddrInUse { ProblemCode::Held } else { ProblemCode::Refused };
         let what = format!("cannot listen on {address}: {error}");
         Problem::new(code, what).hint(match error.kind() {
-            io::ErrorKind::AddrNotAvailable => {
-                "that is not an address of this machine; 0.0.0.0 is all it has"
-            }
+            io::ErrorKind::AddrNotAvailable => "choose an address of this machine; 0.0.0.0 means all of them",
             io::ErrorKind::PermissionDenied => "ports below 1024 are for root; choose another port",
-            _ => "choose another port; port 0 takes one that is free and says which",
+            _ => "choose another port; port 0 takes a free one and prints it",
         })
     })?;
     let address = listener.local_addr().map_err(|error| super::failed("cannot listen", &error))?;
     let scheme = if is_tls { "https" } else { "http" };
-    Ok(Listener { name: format!("{scheme}://{address}"), kind: Kind::Network { listener, is_tls } })
+    Ok(BoundListener {
+        name: format!("{scheme}://{address}"),
+        kind: ListenerKind::Network { listener, is_tls },
+    })
 }
 
 fn bound(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-    // Connections of a gateway that was killed linger for a minute, and are in nobody's way.
+    // Connections of a gateway that was killed linger for a minute; this allows listening on their address.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;
@@ -246,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_inherited_is_listened_on_where_it_is_and_closed_where_nobody_wants_it() {
+    fn an_inherited_socket_is_kept_if_its_address_is_wanted_and_closed_otherwise() {
         let at = |ip: &str| TcpListener::bind((ip, 0)).expect("a port");
         let address = |listener: &TcpListener| listener.local_addr().expect("an address");
         let (one, two, other) = (at("127.0.0.1"), at("127.0.0.1"), at("127.0.0.2"));
@@ -255,7 +265,7 @@ mod tests {
         let local = UnixListener::bind_addr(&name).expect("a socket");
         let fds = [local.as_raw_fd(), one.as_raw_fd(), two.as_raw_fd()];
         let unwanted = address(&other);
-        // Another order than it was, any port for one of them, and a place where nobody listens yet.
+        // In another order than before, with any port for one of them, and a new place to listen on.
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let wanted = [Some(any), Some(address(&one)), Some(([127, 0, 0, 3], 0).into()), None];
         let left = vec![other.into(), local.into(), one.into(), two.into()];

@@ -1,11 +1,11 @@
-//! What systemd wants to know of a service (`Type=notify`). Nothing where nobody asks.
+//! Notifications for systemd (`Type=notify`). Without systemd nothing is sent.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Tells it. Who cannot be told did not want to know.
+/// Sends a notification. A failure is only logged, because the gateway works without systemd.
 pub(super) fn tell(what: &str) {
     let Some(place) = std::env::var_os("NOTIFY_SOCKET").filter(|place| !place.is_empty()) else { return };
     let address = match place.as_bytes().strip_prefix(b"@") {
@@ -18,11 +18,11 @@ pub(super) fn tell(what: &str) {
         socket.send_to_addr(what.as_bytes(), &address)
     });
     if let Err(error) = told {
-        tracing::debug!(%error, what, "systemd cannot be told");
+        tracing::debug!(%error, what, "systemd could not be notified");
     }
 }
 
-/// How often it wants a sign of life, if it does: twice within the time it waits.
+/// Interval of watchdog notifications, if systemd asks for them: half of its timeout.
 pub(super) fn wants_signs_every() -> Option<Duration> {
     let pid = std::env::var("WATCHDOG_PID").ok();
     if pid.is_some_and(|pid| pid.parse() != Ok(std::process::id())) {

@@ -1,40 +1,40 @@
-//! The certificate and its key, read anew when somebody says so (SIGHUP).
+//! TLS certificate and key, which are read again on SIGHUP.
 //!
-//! Promise: files that do not fit are refused with what is wrong with them; at a later time the old ones stay in use.
+//! Promise: files that do not fit each other are refused with the reason; at a later reload the old ones stay in use.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use berth_api::{Code, Problem};
-use berth_host::trust::{self, Untrusted};
+use berth_api::{Problem, ProblemCode};
+use berth_host::file_permissions::{self, UntrustedFile};
 use rustls::ServerConfig;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-/// Where the certificate and its key are (PEM).
+/// Files of the certificate and its key (PEM).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
-    /// The certificate, followed by those that vouch for it.
+    /// The certificate, followed by its intermediate certificates.
     pub cert: PathBuf,
-    /// Its key.
+    /// The private key of the certificate.
     pub key: PathBuf,
 }
 
-/// What is in use.
+/// The files, and the configuration made of them.
 #[derive(Debug)]
-pub(super) struct Tls {
+pub(super) struct ReloadableTls {
     files: TlsFiles,
     config: RwLock<Arc<ServerConfig>>,
 }
 
-impl Tls {
+impl ReloadableTls {
     pub(super) fn load(files: TlsFiles) -> Result<Self, Problem> {
         let config = RwLock::new(read(&files)?);
         Ok(Self { files, config })
     }
 
-    /// Reads the files again.
+    /// Reads the files again; keeps the old configuration if that fails.
     pub(super) fn reload(&self) -> Result<(), Problem> {
         let config = read(&self.files)?;
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
@@ -48,20 +48,20 @@ impl Tls {
 
 fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, Problem> {
     let trouble = |path: &Path, what: &str| {
-        Problem::new(Code::Usage, format!("{} cannot be used for TLS: {what}", path.display()))
+        Problem::new(ProblemCode::Usage, format!("{} cannot be used for TLS: {what}", path.display()))
             .hint("both files are PEM: `-----BEGIN CERTIFICATE-----` and `-----BEGIN PRIVATE KEY-----`")
     };
     let certs: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&files.cert)
         .and_then(Iterator::collect)
         .map_err(|error| trouble(&files.cert, &why(&error)))?;
     if certs.is_empty() {
-        return Err(trouble(&files.cert, "there is no certificate in it"));
+        return Err(trouble(&files.cert, "the file has no certificate in it"));
     }
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| {
         trouble(
             &files.key,
             &match error {
-                rustls_pki_types::pem::Error::NoItemsFound => "there is no private key in it".to_owned(),
+                rustls_pki_types::pem::Error::NoItemsFound => "the file has no private key in it".to_owned(),
                 error => why(&error),
             },
         )
@@ -85,14 +85,14 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, Problem> {
 
 /// Refuses a key that other accounts can read. A missing key passes here: reading it fails later, with its own error.
 fn is_secret(key: &Path) -> Result<(), Problem> {
-    let judged = std::fs::File::open(key).and_then(|file| trust::closed_to_others(&file));
+    let judged = std::fs::File::open(key).and_then(|file| file_permissions::check_read_access(&file));
     let Ok(Err(why)) = judged else { return Ok(()) };
     let file = key.display();
     let hint = match why {
-        Untrusted::Owner(_) => format!("make the file yours with `chown \"$(id -un)\" {file}`"),
-        Untrusted::Mode(_) => format!("close it to others: `chmod 600 {file}`"),
+        UntrustedFile::Owner(_) => format!("make the file yours with `chown \"$(id -un)\" {file}`"),
+        UntrustedFile::Mode(_) => format!("close it to others: `chmod 600 {file}`"),
     };
-    Err(Problem::new(Code::Usage, format!("the TLS key {file} is not used: {why}")).hint(hint))
+    Err(Problem::new(ProblemCode::Usage, format!("the TLS key {file} is not used: {why}")).hint(hint))
 }
 
 fn why(error: &rustls_pki_types::pem::Error) -> String {

@@ -1,4 +1,9 @@
-//! A control group of one run: everything that was born in it, whatever it closed, cleared or ignores.
+//! A control group of one run: it holds every process born in it, even one that closed, cleared or
+//! ignored everything else.
+//!
+//! Promise: a group is opened only by its full name, and removed only when it is empty.
+//! Not here: limits (see `limits`), choosing the parent (see [`super::place_for_runs`]).
+//! Start with [`CgroupV2::make`].
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,28 +16,27 @@ use rustix::io::Errno;
 use super::{is_cgroup2, make, open_directory};
 use crate::reason;
 
-/// How deep groups inside a group are looked into. The kernel allows more; nobody of ours makes them.
+/// The depth to which groups inside a group are visited. The kernel allows more; berth makes none that deep.
 const DEPTH: usize = 32;
 
 /// A group of the version 2 hierarchy.
 #[derive(Debug)]
-pub struct Group {
+pub struct CgroupV2 {
     pub(super) path: PathBuf,
     pub(super) fd: OwnedFd,
 }
 
-/// Who is in a group, and in groups inside it.
+/// The processes in a group, and in groups inside it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Members {
-    /// Their numbers. What starts meanwhile may be missing.
+pub struct CgroupMembers {
+    /// The pids. A process that starts meanwhile may be missing.
     pub pids: Vec<u32>,
-    /// How many are in a pid namespace that we cannot see into.
+    /// The number of processes in pid namespaces that we cannot see into.
     pub unseen: usize,
 }
 
-impl Group {
-    /// Makes a group for a run. One that is there already is taken if nobody is in it: its maker died
-    /// before it could be used.
+impl CgroupV2 {
+    /// Makes a group for a run. An existing group is taken over if it is empty: its maker died before it could be used.
     pub fn make(parent: &Path, name: &str) -> Result<Self, String> {
         let path = parent.join(name);
         make(&path)?;
@@ -46,9 +50,9 @@ impl Group {
         Ok(group)
     }
 
-    /// Opens the group of a run by the path that was written down for it. `None` if it is gone, or if
-    /// that path cannot be one of a group called `name`: what is written down may be damaged. An error if
-    /// the hierarchy it was made in is not in sight: then it may well be there.
+    /// Opens the group of a run by its recorded path. `None` if the group is gone, or if that path cannot be one of a
+    /// group called `name`: the record may be damaged. An error if the hierarchy the group was made in cannot be
+    /// seen: then the group may well exist.
     pub fn open(path: &Path, name: &str) -> io::Result<Option<Self>> {
         if path.file_name() != Some(name.as_ref()) {
             return Ok(None);
@@ -64,27 +68,27 @@ impl Group {
         }
     }
 
-    /// Where it is.
+    /// The directory of the group.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Moves a process into it. One that is born in it has less to wait for.
+    /// Moves a process into the group. A process that is born in it starts faster.
     pub fn take_in(&self, pid: u32) -> io::Result<()> {
         let procs = File::options().write(true).open(self.path.join("cgroup.procs"));
         procs?.write_all(pid.to_string().as_bytes())
     }
 
-    /// Who is in it now.
-    pub fn members(&self) -> io::Result<Members> {
-        let mut members = Members::default();
+    /// The processes in the group now.
+    pub fn members(&self) -> io::Result<CgroupMembers> {
+        let mut members = CgroupMembers::default();
         collect(&self.path, DEPTH, &mut members)?;
         members.pids.sort_unstable();
         members.pids.dedup();
         Ok(members)
     }
 
-    /// Whether anybody is in it, seen or unseen.
+    /// True if a process is in the group, seen or unseen.
     pub fn is_populated(&self) -> io::Result<bool> {
         match fs::read_to_string(self.path.join("cgroup.events")) {
             Ok(events) => Ok(!events.lines().any(|line| line == "populated 0")),
@@ -93,15 +97,15 @@ impl Group {
         }
     }
 
-    /// Files that the kernel reports as urgent: when the group becomes empty, and when memory runs out in
-    /// it, if that is counted here.
-    pub fn watches(&self) -> Vec<Watch> {
-        let open = |name| Some(Watch::Urgent(File::open(self.path.join(name)).ok()?));
-        ["cgroup.events", "memory.events"].into_iter().filter_map(open).filter(Watch::rearm).collect()
+    /// Files to wait on with epoll: one reports that the group becomes empty, one that memory runs out in it, if that
+    /// is counted here.
+    pub fn watches(&self) -> Vec<CgroupWatch> {
+        let open = |name| Some(CgroupWatch::Urgent(File::open(self.path.join(name)).ok()?));
+        ["cgroup.events", "memory.events"].into_iter().filter_map(open).filter(CgroupWatch::rearm).collect()
     }
 
-    /// Kills everybody in it at once; a process that forks meanwhile takes its child along. Kernels
-    /// before 5.14 cannot.
+    /// Kills every process in the group at once; a process that forks meanwhile takes its child along. Fails on
+    /// kernels before 5.14.
     pub fn kill(&self) -> io::Result<()> {
         let file = File::options().write(true).open(self.path.join("cgroup.kill"));
         match file.and_then(|mut file| file.write_all(b"1")) {
@@ -110,29 +114,29 @@ impl Group {
         }
     }
 
-    /// Removes it, and the groups inside it. The kernel removes no group with a process in it, so true is
-    /// proof that nobody is there.
+    /// Removes the group, and the groups inside it. The kernel removes no group with a process in it, so true is
+    /// proof that the group was empty.
     pub fn remove(&self) -> io::Result<bool> {
         remove(&self.path, DEPTH)
     }
 }
 
-impl AsFd for Group {
+impl AsFd for CgroupV2 {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-/// See [`Group::watches`].
+/// A file to wait on, from [`CgroupV2::watches`].
 #[derive(Debug)]
-pub enum Watch {
-    /// A file of version 2, which has changed.
+pub enum CgroupWatch {
+    /// A file of version 2, reported when its contents change.
     Urgent(File),
-    /// A counter that version 1 adds to when memory runs out, a moment before anybody is killed for it.
+    /// A counter that version 1 adds to when memory runs out, a moment before a process is killed for it.
     Early(OwnedFd),
 }
 
-impl Watch {
+impl CgroupWatch {
     /// Reports memory that runs out in a group of version 1. `None` if that is not counted there.
     pub fn on_memory(group: &Path) -> Option<Self> {
         use rustix::event::{EventfdFlags, eventfd};
@@ -144,7 +148,7 @@ impl Watch {
         Some(Self::Early(counter))
     }
 
-    /// What to wait for.
+    /// The epoll events to wait for.
     pub fn interest(&self) -> EventFlags {
         match self {
             Self::Urgent(_) => EventFlags::PRI,
@@ -152,9 +156,9 @@ impl Watch {
         }
     }
 
-    /// To be called when the kernel has reported it, to be told again. False if its group is gone.
+    /// Must be called after each report, to get the next one. False if the group is gone.
     pub fn rearm(&self) -> bool {
-        // Only the reading counts; what it says is asked for with `is_populated` and `oom_kills`.
+        // Only the act of reading counts; the state is read with `is_populated` and `oom_kills`.
         let mut text = [0; 256];
         let read = rustix::io::read(self, &mut text);
         if let Self::Urgent(file) = self {
@@ -164,7 +168,7 @@ impl Watch {
     }
 }
 
-impl AsFd for Watch {
+impl AsFd for CgroupWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Urgent(file) => file.as_fd(),
@@ -173,7 +177,7 @@ impl AsFd for Watch {
     }
 }
 
-/// Whether the hierarchy that a group was made in can be seen: the nearest directory above that is there.
+/// True if the hierarchy that a group was made in can be seen, judged by the nearest existing parent directory.
 fn is_in_sight(group: &Path) -> bool {
     let above = group.ancestors().skip(1).find_map(|dir| open_directory(dir).ok());
     above.is_some_and(|dir| is_cgroup2(&dir))
@@ -184,7 +188,7 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
 
-fn collect(path: &Path, depth: usize, members: &mut Members) -> io::Result<()> {
+fn collect(path: &Path, depth: usize, members: &mut CgroupMembers) -> io::Result<()> {
     match fs::read_to_string(path.join("cgroup.procs")) {
         Ok(list) => {
             for pid in list.lines().filter_map(|line| line.parse::<u32>().ok()) {

@@ -3,18 +3,20 @@
 //! Promise: a limit that was asked for holds, or the error says why it cannot. The controllers are in
 //! the version 2 hierarchy, or, on hosts that mount both, in version 1: then the run is put into a group
 //! there as well.
+//! Not here: choosing the limits, and reporting a run that reached one to people.
+//! Start with [`CgroupLimits::set`].
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use super::{Group, make, own_groups, unescape};
+use super::{CgroupV2, make, own_groups, unescape};
 use crate::reason;
 
-/// What a run may use. Nothing set: whatever the host gives.
+/// The resources a run may use. Without any value, only the limits of the host apply.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Limits {
+pub struct CgroupLimits {
     /// Memory, swap included, in bytes.
     pub memory_bytes: Option<u64>,
     /// Processes and their threads.
@@ -25,14 +27,14 @@ pub struct Limits {
 
 /// Groups of version 1 that hold limits of a run, open to be joined by its first process.
 #[derive(Debug, Default)]
-pub struct Limited {
-    /// Where they are.
+pub struct LimitCgroups {
+    /// The directories of the groups.
     pub paths: Vec<PathBuf>,
     joins: Vec<File>,
 }
 
-impl Limited {
-    /// Groups that were made before.
+impl LimitCgroups {
+    /// Wraps groups that were made before.
     pub fn known(paths: Vec<PathBuf>) -> Self {
         Self { paths, joins: Vec::new() }
     }
@@ -43,33 +45,33 @@ impl Limited {
     }
 }
 
-/// One limit: its controller, and what to write into which file of a group of version 2 or 1.
-struct Limit {
+/// One limit: its controller, and the files and values to write, for a group of version 2 or 1.
+struct ControllerLimit {
     controller: &'static str,
     what: &'static str,
-    new: Vec<(&'static str, String, Needed)>,
-    old: Vec<(&'static str, String, Needed)>,
+    new: Vec<(&'static str, String, FilePresence)>,
+    old: Vec<(&'static str, String, FilePresence)>,
 }
 
-/// Whether a file must be there.
+/// Says if a file must exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Needed {
+enum FilePresence {
     Yes,
-    /// Kernels without swap accounting do not have it.
+    /// Kernels without swap accounting do not have the file.
     IfThere,
 }
 
-/// What the names of groups of version 1 for limits begin with.
+/// The prefix of the names of version 1 groups for limits.
 pub const PREFIX: &str = "berth-";
-/// The controllers of all limits there are.
+/// The controllers of all limits.
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 /// The length of the period over which processor time is counted, in microseconds.
 const CPU_PERIOD: u64 = 100_000;
 
-impl Limits {
-    fn list(&self) -> Vec<Limit> {
-        use Needed::{IfThere, Yes};
-        let memory = self.memory_bytes.map(|bytes| Limit {
+impl CgroupLimits {
+    fn list(&self) -> Vec<ControllerLimit> {
+        use FilePresence::{IfThere, Yes};
+        let memory = self.memory_bytes.map(|bytes| ControllerLimit {
             controller: "memory",
             what: "memory",
             new: vec![("memory.max", bytes.to_string(), Yes), ("memory.swap.max", "0".to_owned(), IfThere)],
@@ -78,7 +80,7 @@ impl Limits {
                 ("memory.memsw.limit_in_bytes", bytes.to_string(), IfThere),
             ],
         });
-        let processes = self.processes.map(|count| Limit {
+        let processes = self.processes.map(|count| ControllerLimit {
             controller: "pids",
             what: "processes",
             new: vec![("pids.max", count.to_string(), Yes)],
@@ -86,7 +88,7 @@ impl Limits {
         });
         let cpu = self.cpu_percent.map(|percent| {
             let quota = percent.saturating_mul(CPU_PERIOD / 100);
-            Limit {
+            ControllerLimit {
                 controller: "cpu",
                 what: "processor time",
                 new: vec![("cpu.max", format!("{quota} {CPU_PERIOD}"), Yes)],
@@ -99,10 +101,10 @@ impl Limits {
         [memory, processes, cpu].into_iter().flatten().collect()
     }
 
-    /// Sets the limits of a run: in its own group, or in groups of version 1 called `name` where the
-    /// controllers are there. What was made is removed again if one of them cannot be set.
-    pub fn set(&self, group: Option<&Group>, name: &str) -> Result<Limited, String> {
-        let mut limited = Limited::default();
+    /// Sets the limits of a run: in its own group, or in groups of version 1 called `name` where the controllers are
+    /// there. Groups that were made are removed again if one of the limits cannot be set.
+    pub fn set(&self, group: Option<&CgroupV2>, name: &str) -> Result<LimitCgroups, String> {
+        let mut limited = LimitCgroups::default();
         let set = self.list().iter().try_for_each(|limit| limit.set(group, name, &mut limited));
         if let Err(why) = set {
             limited.paths.iter().for_each(|path| drop(fs::remove_dir(path)));
@@ -112,8 +114,8 @@ impl Limits {
     }
 }
 
-impl Limit {
-    fn set(&self, group: Option<&Group>, name: &str, limited: &mut Limited) -> Result<(), String> {
+impl ControllerLimit {
+    fn set(&self, group: Option<&CgroupV2>, name: &str, limited: &mut LimitCgroups) -> Result<(), String> {
         let new = group.map(|group| self.enable(group).and_then(|()| write_all(group.path(), &self.new)));
         let why = match new {
             Some(Ok(())) => return Ok(()),
@@ -142,8 +144,8 @@ impl Limit {
         Ok(())
     }
 
-    /// Has the controller work in the group: the groups above it must hand it down.
-    fn enable(&self, group: &Group) -> Result<(), String> {
+    /// Enables the controller in the group: the groups above it must hand it down.
+    fn enable(&self, group: &CgroupV2) -> Result<(), String> {
         if lists(group.path(), "cgroup.controllers", self.controller) {
             return Ok(());
         }
@@ -183,14 +185,14 @@ fn lists(dir: &Path, file: &str, controller: &str) -> bool {
         .is_ok_and(|text| text.split_whitespace().any(|word| word == controller))
 }
 
-fn write_all(dir: &Path, values: &[(&'static str, String, Needed)]) -> Result<(), String> {
+fn write_all(dir: &Path, values: &[(&'static str, String, FilePresence)]) -> Result<(), String> {
     for (name, value, needed) in values {
         let file = dir.join(name);
         let written =
             File::options().write(true).open(&file).and_then(|mut file| file.write_all(value.as_bytes()));
         match written {
             Ok(()) => {}
-            Err(error) if *needed == Needed::IfThere && error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if *needed == FilePresence::IfThere && error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 return Err(format!("cannot write {value} into {}: {}", file.display(), reason(&error)));
             }
@@ -199,8 +201,8 @@ fn write_all(dir: &Path, values: &[(&'static str, String, Needed)]) -> Result<()
     Ok(())
 }
 
-/// The group of version 1 that this process is in for a controller. Groups for runs are made in it, so
-/// that whatever limits us limits them too.
+/// The group of version 1 that this process is in for a controller. Groups for runs are made in it, so that our own
+/// limits apply to them as well.
 pub(crate) fn old_group(controller: &str) -> Option<PathBuf> {
     old_groups_for(&[controller]).pop()
 }
@@ -218,9 +220,9 @@ fn old_groups_for(controllers: &[&str]) -> Vec<PathBuf> {
     controllers.iter().filter_map(|name| old_group_in(&mounts, &own, name)).collect()
 }
 
-/// Moves this process out of limits that were set for the run it was started from: what it starts is
-/// not of that run. Where that is not allowed, it stays under them.
-pub fn leave_limits_of_others() {
+/// Moves this process out of the limits of the run it was started from: the processes it starts are not part of that
+/// run. Where that is not allowed, it stays under them.
+pub fn leave_inherited_limits() {
     for group in old_groups() {
         let parts: Vec<_> = group.components().collect();
         let is_limit = |part: &std::path::Component<'_>| {
@@ -229,7 +231,7 @@ pub fn leave_limits_of_others() {
         if let Some(depth) = parts.iter().position(is_limit) {
             let above: PathBuf = parts[..depth].iter().collect();
             let procs = File::options().write(true).open(above.join("cgroup.procs"));
-            // 0 means whoever writes it.
+            // 0 means the process that writes it.
             let _ = procs.and_then(|mut procs| procs.write_all(b"0"));
         }
     }

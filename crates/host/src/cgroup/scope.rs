@@ -1,4 +1,8 @@
-//! A scope that systemd made for one process, divided by that process.
+//! A scope that systemd made for one process, divided into groups by that process.
+//!
+//! Promise: only a scope that was made for this very process is divided.
+//! Not here: asking systemd for the scope (see [`crate::systemd`]).
+//! Start with [`scope_of_mine`].
 
 use std::fs;
 use std::io::{self, Write};
@@ -6,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::{find_mount, make, own_groups};
 
-/// What groups in a scope may be limited by, if the scope has it.
+/// The controllers that groups in a scope are given, where the scope has them.
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 
 /// The scope that systemd made for this process alone, as a place to make groups in; `None` if it runs
@@ -40,7 +44,7 @@ fn scope_in(cgroups: &str, pid: u32) -> Option<&str> {
 fn settle_in(scope: &Path) -> io::Result<()> {
     let keeper = scope.join("keeper");
     make(&keeper).map_err(io::Error::other)?;
-    // 0 means whoever writes it.
+    // 0 means the process that writes it.
     write_existing(&keeper.join("cgroup.procs"), "0")?;
     let offered = fs::read_to_string(scope.join("cgroup.controllers"))?;
     for controller in
@@ -52,7 +56,7 @@ fn settle_in(scope: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes to a file of the kernel's, and never makes one.
+/// Writes to an existing file of the kernel, and never makes one.
 fn write_existing(path: &Path, text: &str) -> io::Result<()> {
     fs::File::options().write(true).open(path)?.write_all(text.as_bytes())
 }

@@ -1,4 +1,8 @@
-//! What control groups offer here, by trying: a group is made, a process born in it, both removed.
+//! The control group features of this host, found by trial: a group is made, a process is born in it, and
+//! both are removed.
+//!
+//! Promise: the trial group and its process are gone when [`look`] returns.
+//! Start with [`look`].
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -11,60 +15,60 @@ use rustix::fs::{Access, Mode, OFlags, access, open};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
-use super::{Mount, mounts};
+use super::{MountEntry, mounts};
 use crate::cgroup::{delegated_part, find_mount};
-use crate::spawn::{Child, Spawn, Stdio, spawn};
-use crate::systemd::{self, Manager};
+use crate::spawn::{ChildProcess, ChildStdio, SpawnOptions, spawn};
+use crate::systemd::{self, SystemdManager};
 use crate::{random_bytes, reason};
 
 /// How long a group may take to be empty after its last process was collected.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What was found.
+/// The result of [`look`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Cgroups {
-    /// Where version 2 is mounted, or why nowhere.
+pub struct CgroupFacts {
+    /// The mount point of version 2, or the reason why there is none.
     pub mount: Result<PathBuf, String>,
-    /// The controllers that version 1 has, and version 2 therefore has not.
+    /// The controllers that version 1 has, and version 2 therefore lacks.
     pub in_version_1: Vec<String>,
-    /// Those of them that groups of ours there can be given.
+    /// The controllers among `in_version_1` that groups of berth can use.
     pub usable_in_version_1: Vec<String>,
-    /// What came of making a group where those of berth would be made, or why none could be.
-    pub trial: Result<Trial, String>,
+    /// The result of a trial group where berth would make its own, or the reason why none could be made.
+    pub trial: Result<CgroupTrial, String>,
 }
 
-/// What a group that was made for a moment could do.
+/// The features of a trial group.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Trial {
+pub struct CgroupTrial {
     /// The group it was made in, or for which systemd makes a scope.
     pub place: PathBuf,
     /// The controllers that groups there could be given.
     pub controllers: Vec<String>,
-    /// Whether all its processes can be killed at once (`cgroup.kill`).
+    /// True if all processes of a group can be killed at once (`cgroup.kill`).
     pub has_kill: bool,
-    /// Whether a process can be born in it, or why not; nothing if only a keeper could try.
+    /// The result of starting a process in the group; the error says why it failed. `None` if only a keeper could try.
     pub birth: Option<Result<(), String>>,
 }
 
-/// Looks, and tries.
-pub fn look() -> Cgroups {
+/// Reads the mounts and makes a trial group.
+pub fn look() -> CgroupFacts {
     let mount = find_mount();
     let in_version_1 = mounts().map(|mounts| version_1_controllers(&mounts)).unwrap_or_default();
-    let trial = mount.clone().and_then(|mount| match Manager::reach() {
+    let trial = mount.clone().and_then(|mount| match SystemdManager::reach() {
         Ok(manager) => try_in_scope(&mount, manager),
         Err(why) => place_in(&mount)
             .and_then(|place| try_in(&place))
-            .map_err(|no_place| if systemd::runs() { why } else { no_place }),
+            .map_err(|no_place| if systemd::is_running() { why } else { no_place }),
     });
     let may_use = |name: &&String| {
         let group = crate::cgroup::old_group(name);
         group.is_some_and(|group| access(&group, Access::WRITE_OK).is_ok())
     };
     let usable_in_version_1 = in_version_1.iter().filter(may_use).cloned().collect();
-    Cgroups { mount, in_version_1, usable_in_version_1, trial }
+    CgroupFacts { mount, in_version_1, usable_in_version_1, trial }
 }
 
-/// Where a group of berth would be made.
+/// The directory in which berth would make a group.
 fn place_in(mount: &Path) -> Result<PathBuf, String> {
     let user = rustix::process::geteuid();
     let part = if user.is_root() { mount.to_owned() } else { mount.join(delegated_part(user.as_raw())?) };
@@ -72,11 +76,11 @@ fn place_in(mount: &Path) -> Result<PathBuf, String> {
     Ok(if ours.is_dir() { ours } else { part })
 }
 
-fn try_in(place: &Path) -> Result<Trial, String> {
-    let group = Group::make(place)
+fn try_in(place: &Path) -> Result<CgroupTrial, String> {
+    let group = TrialGroup::make(place)
         .map_err(|error| format!("cannot make a group in {}: {}", place.display(), reason(&error)))?;
     let words = |text: String| text.split_ascii_whitespace().map(str::to_owned).collect();
-    Ok(Trial {
+    Ok(CgroupTrial {
         place: place.to_owned(),
         controllers: fs::read_to_string(place.join("cgroup.controllers")).map(words).unwrap_or_default(),
         has_kill: group.0.join("cgroup.kill").exists(),
@@ -84,9 +88,9 @@ fn try_in(place: &Path) -> Result<Trial, String> {
     })
 }
 
-/// Does with a shell what is done with a keeper.
-fn try_in_scope(mount: &Path, manager: Manager) -> Result<Trial, String> {
-    let waiting = Waiting::start(None)?;
+/// Makes a scope for a shell, as is done for a keeper.
+fn try_in_scope(mount: &Path, manager: SystemdManager) -> Result<CgroupTrial, String> {
+    let waiting = WaitingShell::start(None)?;
     let pid = waiting.child.pid;
     manager.make_scope(pid, "doctor", "Trial of berth doctor")?;
     let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).map_err(|error| reason(&error))?;
@@ -96,29 +100,29 @@ fn try_in_scope(mount: &Path, manager: Manager) -> Result<Trial, String> {
     let mut trial = try_in(&scope)?;
     // The scope ends with the shell.
     trial.place = scope.parent().unwrap_or(&scope).to_owned();
-    // Only who is in the scope can tell that it does not work: the kernel lets nobody put a process there
-    // from a login.
+    // Only a process in the scope can tell that it does not work: the kernel refuses to let a process of a login put
+    // another one there.
     trial.birth = trial.birth.filter(Result::is_ok);
     Ok(trial)
 }
 
-/// A group that goes away again.
-struct Group(PathBuf);
+/// A trial group, removed on drop.
+struct TrialGroup(PathBuf);
 
-impl Group {
-    fn make(place: &Path) -> io::Result<Group> {
+impl TrialGroup {
+    fn make(place: &Path) -> io::Result<TrialGroup> {
         let mut name = [0; 8];
         random_bytes(&mut name)?;
         let path = place.join(format!("berth-doctor-{:016x}", u64::from_ne_bytes(name)));
         fs::create_dir(&path)?;
-        Ok(Group(path))
+        Ok(TrialGroup(path))
     }
 }
 
-impl Drop for Group {
+impl Drop for TrialGroup {
     fn drop(&mut self) {
         let until = Instant::now() + REMOVAL_PATIENCE;
-        // Busy for an instant after its last process is gone.
+        // The group is busy for an instant after its last process is gone.
         while fs::remove_dir(&self.0).is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
             && Instant::now() < until
         {
@@ -127,11 +131,11 @@ impl Drop for Group {
     }
 }
 
-/// Starts a shell in the group, and looks where it is.
+/// Starts a shell in the group, and checks which group it is in.
 fn bear_in(group: &Path) -> Result<(), String> {
     let directory = open(group, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let directory = directory.map_err(|error| reason(&error.into()))?;
-    let waiting = Waiting::start(Some(directory.as_fd()))?;
+    let waiting = WaitingShell::start(Some(directory.as_fd()))?;
     let members = fs::read_to_string(group.join("cgroup.procs")).map_err(|error| reason(&error))?;
     if members.lines().any(|line| line.parse() == Ok(waiting.child.pid)) {
         Ok(())
@@ -141,23 +145,23 @@ fn bear_in(group: &Path) -> Result<(), String> {
 }
 
 /// A shell that waits for its input to end, and is collected when dropped.
-struct Waiting {
-    child: Child,
+struct WaitingShell {
+    child: ChildProcess,
     input: Option<OwnedFd>,
 }
 
-impl Waiting {
+impl WaitingShell {
     fn start(cgroup: Option<BorrowedFd<'_>>) -> Result<Self, String> {
         let (theirs, input) =
             pipe_with(PipeFlags::CLOEXEC).map_err(|error| reason(&io::Error::from(error)))?;
         let null = File::options().write(true).open("/dev/null").map_err(|error| reason(&error))?;
         let args: [OsString; 3] = ["sh".into(), "-c".into(), "read x".into()];
-        let child = spawn(&Spawn {
+        let child = spawn(&SpawnOptions {
             program: Path::new("/bin/sh"),
             args: &args,
             env: &[],
             cwd: Path::new("/"),
-            stdio: Stdio::Files { stdin: theirs.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() },
+            stdio: ChildStdio::Files { stdin: theirs.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() },
             keep: &[],
             cgroup,
             joins: &[],
@@ -166,18 +170,18 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingShell {
     fn drop(&mut self) {
-        // It reads the end of its input now, and ends.
+        // The shell reads the end of its input now, and ends.
         self.input = None;
         let _ = crate::proc::retry(|| waitid(WaitId::PidFd(self.child.pidfd.as_fd()), WaitIdOptions::EXITED));
     }
 }
 
-fn version_1_controllers(mounts: &[Mount]) -> Vec<String> {
+fn version_1_controllers(mounts: &[MountEntry]) -> Vec<String> {
     let wanted = ["memory", "pids", "cpu"];
     let has = |controller: &str| {
-        let in_options = |mount: &&Mount| mount.options.split(',').any(|option| option == controller);
+        let in_options = |mount: &&MountEntry| mount.options.split(',').any(|option| option == controller);
         mounts.iter().filter(|mount| mount.kind == "cgroup").any(|mount| in_options(&mount))
     };
     wanted.into_iter().filter(|controller| has(controller)).map(str::to_owned).collect()
@@ -189,7 +193,7 @@ mod tests {
 
     #[test]
     fn controllers_of_version_1_are_found_by_the_options_of_its_mounts() {
-        let mount = |kind: &str, options: &str| Mount {
+        let mount = |kind: &str, options: &str| MountEntry {
             point: "/x".into(),
             kind: kind.to_owned(),
             options: options.to_owned(),

@@ -1,4 +1,7 @@
-//! What a directory's file system offers: room, and locks that hold.
+//! The features of a directory's file system: free space, and locks that hold.
+//!
+//! Promise: a trial file is gone when [`locks_hold`] returns.
+//! Start with [`look`].
 
 use std::fs::File;
 use std::io;
@@ -12,29 +15,29 @@ use rustix::io::Errno;
 use super::mounts;
 use crate::{random_bytes, reason};
 
-/// What was found.
+/// The result of [`look`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Disk {
-    /// The directory that was looked at: the one asked for, or the nearest above it that is there.
+pub struct DiskFacts {
+    /// The directory that was examined: the requested one, or its nearest existing parent.
     pub dir: PathBuf,
-    /// Whether that is the one asked for.
+    /// True if the requested directory exists.
     pub exists: bool,
-    /// Whether we may write there.
+    /// True if this process may write there.
     pub writable: bool,
     /// The kind of file system.
     pub kind: String,
-    /// What ordinary users may still write.
+    /// The bytes that ordinary users may still write.
     pub free_bytes: u64,
-    /// Its size.
+    /// The size of the file system in bytes.
     pub total_bytes: u64,
-    /// How many files can still be made; nothing where there is no limit.
+    /// The number of files that can still be made; `None` where there is no limit.
     pub free_files: Option<u64>,
-    /// How many files it can have in all.
+    /// The number of files the file system can have in all.
     pub total_files: u64,
 }
 
-/// Looks at where a directory is, or would be.
-pub fn look(dir: &Path) -> io::Result<Disk> {
+/// Examines the file system that a directory is on, or would be on.
+pub fn look(dir: &Path) -> io::Result<DiskFacts> {
     let mut found = dir;
     while !found.is_dir() {
         found = found.parent().ok_or(io::ErrorKind::NotFound)?;
@@ -45,7 +48,7 @@ pub fn look(dir: &Path) -> io::Result<Disk> {
     // Of the mounts above the directory the longest is nearest, and the last hides the others.
     let above = all.iter().filter(|mount| real.starts_with(&mount.point));
     let nearest = above.max_by_key(|mount| mount.point.components().count());
-    Ok(Disk {
+    Ok(DiskFacts {
         dir: found.to_owned(),
         exists: found == dir,
         writable: access(found, Access::WRITE_OK | Access::EXEC_OK).is_ok(),
@@ -57,8 +60,8 @@ pub fn look(dir: &Path) -> io::Result<Disk> {
     })
 }
 
-/// Whether a lock that is taken there keeps others out. Tried with a file that has no name, or one that
-/// is gone before this returns.
+/// Tries whether a lock taken in the directory excludes other holders. Uses a file without a name, or one that is
+/// removed before this returns.
 pub fn locks_hold(dir: &Path) -> Result<bool, String> {
     try_locks(dir).map_err(|error| reason(&error))
 }
@@ -95,6 +98,8 @@ fn named_twice(dir: &Path) -> io::Result<(OwnedFd, OwnedFd)> {
 
 #[cfg(test)]
 mod tests {
+    use berth_test_dir::TestDir;
+
     use super::*;
 
     #[test]
@@ -109,10 +114,7 @@ mod tests {
 
     #[test]
     fn locks_are_tried_without_leaving_a_file() {
-        let mut name = [0; 8];
-        random_bytes(&mut name).unwrap();
-        let dir = std::env::temp_dir().join(format!("berth-facts-{:016x}", u64::from_ne_bytes(name)));
-        std::fs::create_dir(&dir).unwrap();
+        let dir = TestDir::new();
         assert_eq!(locks_hold(&dir), Ok(true));
         let (first, second) = named_twice(&dir).unwrap();
         flock(&first, FlockOperation::NonBlockingLockExclusive).unwrap();

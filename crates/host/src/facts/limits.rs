@@ -1,4 +1,7 @@
-//! How much there is of what can run out: terminals, processes, open files.
+//! Limits of this host that berth can run into: terminals, processes, open files.
+//!
+//! Not here: raising a limit (see [`crate::open_file_limit`]).
+//! Start with [`terminals`], [`pids`] and [`open_files`].
 
 use std::fs;
 use std::io;
@@ -10,41 +13,41 @@ use super::mounts;
 use crate::cgroup::find_mount;
 use crate::process::census;
 
-/// Something that can run out.
+/// A resource with a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limit {
-    /// How many are in use.
+pub struct ResourceUsage {
+    /// The number in use.
     pub used: u64,
-    /// How many there can be.
+    /// The largest allowed number.
     pub most: u64,
 }
 
-impl Limit {
-    /// How many are left.
+impl ResourceUsage {
+    /// The number that is still free.
     pub fn left(self) -> u64 {
         self.most.saturating_sub(self.used)
     }
 }
 
-/// Terminals of this host.
-pub fn terminals() -> io::Result<Limit> {
+/// The pseudo terminals of this host.
+pub fn terminals() -> io::Result<ResourceUsage> {
     let read = |name: &str| number(Path::new("/proc/sys/kernel/pty").join(name));
-    Ok(Limit { used: read("nr")?, most: read("max")? })
+    Ok(ResourceUsage { used: read("nr")?, most: read("max")? })
 }
 
-/// Processes and threads, and what limits them.
+/// The limits on processes and threads.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pids {
+pub struct PidUsage {
     /// The kernel's own limit, for the whole host.
-    pub host: Limit,
-    /// What this user may have (`ulimit -u`); nothing if that is unlimited, or we are root.
-    pub user: Option<Limit>,
-    /// What the nearest limiting control group above us may have, with its directory.
-    pub group: Option<(PathBuf, Limit)>,
+    pub host: ResourceUsage,
+    /// The limit of this user (`ulimit -u`); `None` if that is unlimited, or we are root.
+    pub user: Option<ResourceUsage>,
+    /// The limit of the nearest control group above us that has one, with its directory.
+    pub group: Option<(PathBuf, ResourceUsage)>,
 }
 
-/// Looks at what limits the number of processes.
-pub fn pids() -> io::Result<Pids> {
+/// Reads the limits on processes.
+pub fn pids() -> io::Result<PidUsage> {
     let all = census()?;
     let threads_of = |mine: &dyn Fn(u32) -> bool| -> u64 {
         all.iter().filter(|process| mine(process.pid)).map(|process| u64::from(process.threads)).sum()
@@ -54,23 +57,23 @@ pub fn pids() -> io::Result<Pids> {
         use std::os::unix::fs::MetadataExt;
         fs::metadata(format!("/proc/{pid}")).is_ok_and(|found| found.uid() == me.as_raw())
     };
-    // The kernel does not hold root to it.
+    // The kernel does not apply this limit to root.
     let most = getrlimit(Resource::Nproc).current.filter(|_| !me.is_root());
-    Ok(Pids {
-        host: Limit { used: threads_of(&|_| true), most: number("/proc/sys/kernel/pid_max".into())? },
-        user: most.map(|most| Limit { used: threads_of(&owned), most }),
+    Ok(PidUsage {
+        host: ResourceUsage { used: threads_of(&|_| true), most: number("/proc/sys/kernel/pid_max".into())? },
+        user: most.map(|most| ResourceUsage { used: threads_of(&owned), most }),
         group: group_limit(),
     })
 }
 
-/// How many files a process may have open: now, and if it asks for more.
+/// The number of files a process may have open: the soft limit, and the hard limit.
 pub fn open_files() -> (Option<u64>, Option<u64>) {
     let limit = getrlimit(Resource::Nofile);
     (limit.current, limit.maximum)
 }
 
 /// The control group above us that has the fewest processes left.
-fn group_limit() -> Option<(PathBuf, Limit)> {
+fn group_limit() -> Option<(PathBuf, ResourceUsage)> {
     let cgroups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let top_1 = mounts().ok().and_then(|mounts| {
         let has_pids = |options: &str| options.split(',').any(|option| option == "pids");
@@ -81,13 +84,13 @@ fn group_limit() -> Option<(PathBuf, Limit)> {
         None => find_mount().ok()?,
     };
     let mut group = top.join(group_in(&cgroups)?);
-    let mut tightest: Option<(PathBuf, Limit)> = None;
+    let mut tightest: Option<(PathBuf, ResourceUsage)> = None;
     while group.starts_with(&top) {
         let limit = number(group.join("pids.max")).and_then(|most| {
             let used = number(group.join("pids.current"))?;
-            Ok(Limit { used, most })
+            Ok(ResourceUsage { used, most })
         });
-        // "max" is no number: no limit there.
+        // "max" is not a number: the group has no limit.
         if let Ok(limit) = limit
             && tightest.as_ref().is_none_or(|(_, tightest)| limit.left() < tightest.left())
         {
@@ -133,6 +136,6 @@ mod tests {
         let pids = pids().unwrap();
         assert!(pids.host.left() > 0 && pids.host.used > 0, "{pids:?}");
         assert!(open_files().0.is_none_or(|files| files > 3));
-        assert_eq!(Limit { used: 5, most: 3 }.left(), 0);
+        assert_eq!(ResourceUsage { used: 5, most: 3 }.left(), 0);
     }
 }

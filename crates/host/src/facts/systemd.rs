@@ -1,38 +1,41 @@
-//! Whether systemd runs here, and what it does with a user's processes at the last logout.
+//! The presence of systemd on this host, and its treatment of a user's processes at the last logout.
+//!
+//! Not here: making scopes (see `systemd` of this crate).
+//! Start with [`look`].
 
 use std::fs;
 
-use crate::systemd::{self, Question};
+use crate::systemd::{self, LogindProperty};
 
-/// What was found on a host that systemd runs.
+/// The state of systemd on a host that it runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Systemd {
-    /// Whether the manager that this user may ask answers, or why it cannot be reached.
+pub struct SystemdFacts {
+    /// Success if the manager that this user may ask answers; the error says why not.
     pub manager: Result<(), String>,
-    /// The user's name, if it can be told.
+    /// The user's name, if it is known.
     pub user: Option<String>,
-    /// Whether the user's manager outlives the last logout; nothing if logind does not say, and for root,
-    /// whom that does not concern.
+    /// True if the user's manager outlives the last logout. `None` if logind does not answer, and for root, whose
+    /// processes run under the system manager.
     pub lingers: Option<bool>,
-    /// Whether logging out kills what the login started; nothing if logind does not say.
+    /// True if logging out kills the processes of the login; `None` if logind does not answer.
     pub kills_at_logout: Option<bool>,
 }
 
-/// Looks; nothing if something else runs this host.
-pub fn look() -> Option<Systemd> {
-    if !systemd::runs() {
+/// Asks systemd and logind; `None` if another init system runs this host.
+pub fn look() -> Option<SystemdFacts> {
+    if !systemd::is_running() {
         return None;
     }
     let user = rustix::process::geteuid();
-    Some(Systemd {
-        manager: systemd::answers(),
+    Some(SystemdFacts {
+        manager: systemd::is_reachable(),
         user: user_name(user.as_raw()),
-        lingers: if user.is_root() { None } else { systemd::ask(Question::Linger) },
-        kills_at_logout: systemd::ask(Question::KillUserProcesses),
+        lingers: if user.is_root() { None } else { systemd::ask(LogindProperty::Linger) },
+        kills_at_logout: systemd::ask(LogindProperty::KillUserProcesses),
     })
 }
 
-/// The name of a user: from the list of local ones, else as the login said.
+/// The name of a user: from the list of local users, else from the environment of the login.
 fn user_name(uid: u32) -> Option<String> {
     let local = fs::read_to_string("/etc/passwd").ok().and_then(|text| name_in(&text, uid));
     local.or_else(|| std::env::var("LOGNAME").or_else(|_| std::env::var("USER")).ok())

@@ -1,10 +1,10 @@
-//! What the new process does between its birth and `execve`.
+//! The steps of the new process between its birth and `execve`.
 //!
-//! Promise: after the clone nothing is allocated, locked, unwound or changed in memory. [`Plan`] holds
+//! Promise: after the clone nothing is allocated, locked, unwound or changed in memory. [`ExecPlan`] holds
 //! every string and list the new process needs, and its code makes system calls only. The memory may
 //! still be our parent's, and another thread of it may hold the allocator's lock.
-//! Not here: the clone itself (see `clone`), words for what failed (see [`super::SpawnError`]).
-//! Start with [`Plan`].
+//! Not here: the clone itself (see `clone`), error texts (see [`super::SpawnError`]).
+//! Start with [`ExecPlan`].
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
 use super::clone::ChildCode;
-use super::{Spawn, SpawnError, Stdio};
+use super::{ChildStdio, SpawnError, SpawnOptions};
 
 /// A step and an error number, four bytes each.
 pub(super) const REPORT_SIZE: usize = 8;
@@ -21,9 +21,9 @@ pub(super) const REPORT_SIZE: usize = 8;
 /// The highest signal number of Linux.
 const LAST_SIGNAL: libc::c_int = 64;
 
-/// What the new process was doing when it failed.
+/// The step of the new process that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+pub(super) enum SpawnStep {
     Cgroup,
     Signals,
     Session,
@@ -34,54 +34,54 @@ pub(super) enum Step {
     Exec,
 }
 
-const STEPS: [Step; 8] = [
-    Step::Cgroup,
-    Step::Signals,
-    Step::Session,
-    Step::Terminal,
-    Step::Stdio,
-    Step::Descriptors,
-    Step::Directory,
-    Step::Exec,
+const STEPS: [SpawnStep; 8] = [
+    SpawnStep::Cgroup,
+    SpawnStep::Signals,
+    SpawnStep::Session,
+    SpawnStep::Terminal,
+    SpawnStep::Stdio,
+    SpawnStep::Descriptors,
+    SpawnStep::Directory,
+    SpawnStep::Exec,
 ];
 
-struct Failure {
-    step: Step,
+struct SpawnFailure {
+    step: SpawnStep,
     errno: i32,
 }
 
 /// Strings for C, with the list of pointers to them that `execve` wants.
-struct Strings {
+struct CStringList {
     // The pointers point into these, which do not move when the list does.
     _owned: Vec<CString>,
     pointers: Vec<*const libc::c_char>,
 }
 
-impl Strings {
-    fn new(owned: Vec<CString>) -> Strings {
+impl CStringList {
+    fn new(owned: Vec<CString>) -> CStringList {
         let pointers = owned.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
-        Strings { _owned: owned, pointers }
+        CStringList { _owned: owned, pointers }
     }
 }
 
-/// All the new process needs, ready before it exists.
-pub(super) struct Plan {
+/// Everything the new process needs, ready before it exists.
+pub(super) struct ExecPlan {
     program: CString,
-    args: Strings,
+    args: CStringList,
     /// The arguments for a script without a `#!` line, which `/bin/sh` runs.
-    shell_args: Strings,
-    env: Strings,
+    shell_args: CStringList,
+    env: CStringList,
     cwd: CString,
     stdio: [RawFd; 3],
     terminal: bool,
     keep: Vec<RawFd>,
-    /// Files of control groups to write ourselves into.
+    /// Files of control groups that the new process writes itself into.
     joins: Vec<RawFd>,
-    /// The pipe to report a failure through. Not among 0 to 2.
+    /// The pipe to report a failure through. Its number is never 0 to 2.
     report: RawFd,
 }
 
-impl ChildCode for Plan {
+impl ChildCode for ExecPlan {
     /// Becomes the program, or reports why not and exits.
     fn run(&self) -> ! {
         let failure = match self.become_program() {
@@ -100,8 +100,8 @@ impl ChildCode for Plan {
     }
 }
 
-impl Plan {
-    pub(super) fn new(spec: &Spawn<'_>, report: RawFd) -> Result<Plan, SpawnError> {
+impl ExecPlan {
+    pub(super) fn new(spec: &SpawnOptions<'_>, report: RawFd) -> Result<ExecPlan, SpawnError> {
         let text = |text: &OsStr, what| {
             CString::new(text.as_bytes())
                 .map_err(|_| SpawnError::ZeroByte { program: spec.program.to_owned(), what })
@@ -121,8 +121,8 @@ impl Plan {
             env.push(text(OsStr::from_bytes(&pair), "an environment variable")?);
         }
         let (stdio, terminal) = match spec.stdio {
-            Stdio::Terminal(slave) => ([slave.as_raw_fd(); 3], true),
-            Stdio::Files { stdin, stdout, stderr } => {
+            ChildStdio::Terminal(slave) => ([slave.as_raw_fd(); 3], true),
+            ChildStdio::Files { stdin, stdout, stderr } => {
                 ([stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()], false)
             }
         };
@@ -130,11 +130,11 @@ impl Plan {
         if let Some(&fd) = keep.iter().find(|&&fd| fd < 3) {
             return Err(SpawnError::KeepIsStdio(fd));
         }
-        Ok(Plan {
+        Ok(ExecPlan {
             program,
-            args: Strings::new(args),
-            shell_args: Strings::new(shell_args),
-            env: Strings::new(env),
+            args: CStringList::new(args),
+            shell_args: CStringList::new(shell_args),
+            env: CStringList::new(env),
             cwd: text(spec.cwd.as_os_str(), "its working directory")?,
             stdio,
             terminal,
@@ -149,21 +149,21 @@ impl Plan {
         self.joins.push(procs);
     }
 
-    fn become_program(&self) -> Result<std::convert::Infallible, Failure> {
-        // First of all, so that nothing of it ever runs outside. 0 means the writer itself.
+    fn become_program(&self) -> Result<std::convert::Infallible, SpawnFailure> {
+        // This comes first, so that no code of the program ever runs outside. 0 means the writer itself.
         for &procs in &self.joins {
             // SAFETY: one byte of readable memory.
-            check(Step::Cgroup, unsafe { libc::write(procs, c"0".as_ptr().cast(), 1) } as libc::c_int)?;
+            check(SpawnStep::Cgroup, unsafe { libc::write(procs, c"0".as_ptr().cast(), 1) } as libc::c_int)?;
         }
         // Every signal is blocked since before the clone, so no handler of our parent can run here.
         reset_dispositions()?;
-        crate::files::put_back();
+        crate::open_file_limit::restore_limit();
         // SAFETY: takes no memory.
-        check(Step::Session, unsafe { libc::setsid() })?;
+        check(SpawnStep::Session, unsafe { libc::setsid() })?;
         self.place_stdio()?;
         self.close_others()?;
         // SAFETY: `cwd` is a C string that lives as long as `self`.
-        check(Step::Directory, unsafe { libc::chdir(self.cwd.as_ptr()) })?;
+        check(SpawnStep::Directory, unsafe { libc::chdir(self.cwd.as_ptr()) })?;
         unblock_signals()?;
         // SAFETY: the program and both lists are C strings and null-terminated lists of C strings that
         // live as long as `self`. `execve` returns only when it fails.
@@ -174,13 +174,13 @@ impl Plan {
                 libc::execve(c"/bin/sh".as_ptr(), shell, self.env.pointers.as_ptr());
             }
         }
-        Err(Failure { step: Step::Exec, errno: errno() })
+        Err(SpawnFailure { step: SpawnStep::Exec, errno: errno() })
     }
 
-    fn place_stdio(&self) -> Result<(), Failure> {
+    fn place_stdio(&self) -> Result<(), SpawnFailure> {
         if self.terminal {
             // SAFETY: takes no memory. 0: do not steal the terminal from another session.
-            check(Step::Terminal, unsafe { libc::ioctl(self.stdio[0], libc::TIOCSCTTY, 0) })?;
+            check(SpawnStep::Terminal, unsafe { libc::ioctl(self.stdio[0], libc::TIOCSCTTY, 0) })?;
         }
         let mut sources = self.stdio;
         for source in &mut sources {
@@ -188,19 +188,19 @@ impl Plan {
             // for a descriptor that is in its place already but closes on exec.
             if *source < 3 {
                 // SAFETY: takes no memory.
-                *source = check(Step::Stdio, unsafe { libc::fcntl(*source, libc::F_DUPFD_CLOEXEC, 3) })?;
+                *source = check(SpawnStep::Stdio, unsafe { libc::fcntl(*source, libc::F_DUPFD_CLOEXEC, 3) })?;
             }
         }
         for (source, target) in sources.into_iter().zip(0..) {
             // SAFETY: takes no memory.
-            check(Step::Stdio, unsafe { libc::dup2(source, target) })?;
+            check(SpawnStep::Stdio, unsafe { libc::dup2(source, target) })?;
         }
         Ok(())
     }
 
-    /// Lets everything but 0, 1, 2 and the kept ones close on exec. Not at once: the report pipe is
-    /// needed until then.
-    fn close_others(&self) -> Result<(), Failure> {
+    /// Marks every descriptor except 0, 1, 2 and the kept ones as close-on-exec. They are not closed at once: the
+    /// report pipe is needed until the exec.
+    fn close_others(&self) -> Result<(), SpawnFailure> {
         let flags = libc::CLOSE_RANGE_CLOEXEC;
         // SAFETY: takes no memory.
         if unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, flags) } != 0 {
@@ -208,7 +208,7 @@ impl Plan {
         }
         for &fd in &self.keep {
             // SAFETY: takes no memory.
-            check(Step::Descriptors, unsafe { libc::fcntl(fd, libc::F_SETFD, 0) })?;
+            check(SpawnStep::Descriptors, unsafe { libc::fcntl(fd, libc::F_SETFD, 0) })?;
         }
         Ok(())
     }
@@ -227,7 +227,7 @@ fn close_others_one_by_one() {
 }
 
 /// Sets every signal to its default. Raw calls: glibc hides two signals that exec would still hand on.
-fn reset_dispositions() -> Result<(), Failure> {
+fn reset_dispositions() -> Result<(), SpawnFailure> {
     // The kernel's own layout: handler, flags, restorer, mask. All zeroes is the default action.
     let default = [0_u64; 4];
     for signal in 1..=LAST_SIGNAL {
@@ -238,21 +238,21 @@ fn reset_dispositions() -> Result<(), Failure> {
         // SAFETY: `default` is as large as the kernel's structure, and the old action is not asked for.
         let answer = unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, 8) };
         if answer != 0 {
-            return Err(Failure { step: Step::Signals, errno: errno() });
+            return Err(SpawnFailure { step: SpawnStep::Signals, errno: errno() });
         }
     }
     Ok(())
 }
 
-fn unblock_signals() -> Result<(), Failure> {
+fn unblock_signals() -> Result<(), SpawnFailure> {
     let (none, nothing) = (ptr::null_mut::<u64>(), 0_u64);
     // SAFETY: `nothing` is a mask of 8 bytes, and the old mask is not asked for.
     let answer = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &nothing, none, 8) };
-    if answer == 0 { Ok(()) } else { Err(Failure { step: Step::Signals, errno: errno() }) }
+    if answer == 0 { Ok(()) } else { Err(SpawnFailure { step: SpawnStep::Signals, errno: errno() }) }
 }
 
-fn check(step: Step, answer: libc::c_int) -> Result<libc::c_int, Failure> {
-    if answer < 0 { Err(Failure { step, errno: errno() }) } else { Ok(answer) }
+fn check(step: SpawnStep, answer: libc::c_int) -> Result<libc::c_int, SpawnFailure> {
+    if answer < 0 { Err(SpawnFailure { step, errno: errno() }) } else { Ok(answer) }
 }
 
 fn errno() -> i32 {
@@ -260,9 +260,9 @@ fn errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
-/// What a failed process wrote.
-pub(super) fn read_report(message: &[u8; REPORT_SIZE]) -> (Step, io::Error) {
+/// Decodes the report of a failed process.
+pub(super) fn read_report(message: &[u8; REPORT_SIZE]) -> (SpawnStep, io::Error) {
     let number = |at: usize| i32::from_ne_bytes([0, 1, 2, 3].map(|byte| message[at + byte]));
     let step = usize::try_from(number(0)).ok().and_then(|index| STEPS.get(index)).copied();
-    (step.unwrap_or(Step::Exec), io::Error::from_raw_os_error(number(4)))
+    (step.unwrap_or(SpawnStep::Exec), io::Error::from_raw_os_error(number(4)))
 }

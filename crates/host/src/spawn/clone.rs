@@ -1,9 +1,9 @@
-//! Making the process itself.
+//! Creating the process itself.
 //!
 //! Promise: exactly one new process or an error, with all signals blocked in the new one, and with a
 //! descriptor for it that was made in the same step.
-//! Not here: what the new process does. It must be system calls only: other threads may have held any
-//! lock when it was made, and it may share its memory with us.
+//! Not here: the code of the new process. It must be system calls only: other threads may have held any lock when it
+//! was made, and it may share its memory with us.
 //! Start with [`start`].
 
 use std::io;
@@ -15,9 +15,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 /// `libc` declares this one too small to hold its value.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// What the new process runs.
+/// Code that the new process runs.
 pub(super) trait ChildCode {
-    /// Runs in the new process, which must never come back into the code of its parent.
+    /// Runs in the new process, and must never return into the code of its parent.
     fn run(&self) -> !;
 }
 
@@ -25,7 +25,7 @@ pub(super) trait ChildCode {
 pub(super) fn start(child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
     let _blocked = BlockedSignals::new()?;
     match clone3(None, child) {
-        // An old kernel, or a sandbox that filters what it cannot look into.
+        // An old kernel, or a sandbox that filters system calls whose arguments it cannot read.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => fork(child),
         answer => answer,
     }
@@ -38,38 +38,42 @@ pub(super) fn start_in(cgroup: RawFd, child: &dyn ChildCode) -> io::Result<(u32,
     clone3(Some(cgroup), child)
 }
 
-/// Makes a process that runs `child` and whose parent is ours: we are told nothing of its end, and if we adopt
-/// orphans, it is none of them.
+/// Makes a process that runs `child` and whose parent is our own parent: we are not told of its end, and it does not
+/// become ours even if we adopt orphans.
 pub(super) fn start_beside(child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
     let _blocked = BlockedSignals::new()?;
-    match clone3_as(Parent::Ours, None, child) {
+    match clone3_as(CloneParent::Ours, None, child) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => fork_beside(child),
         answer => answer,
     }
 }
 
-/// Whose child a new process is.
+/// The parent that a new process gets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Parent {
+enum CloneParent {
     We,
-    /// Our own parent, or who adopts its orphans.
+    /// Our own parent, or the process that adopts its orphans.
     Ours,
 }
 
 fn clone3(cgroup: Option<RawFd>, child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
-    clone3_as(Parent::We, cgroup, child)
+    clone3_as(CloneParent::We, cgroup, child)
 }
 
-fn clone3_as(parent: Parent, cgroup: Option<RawFd>, child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
+fn clone3_as(
+    parent: CloneParent,
+    cgroup: Option<RawFd>,
+    child: &dyn ChildCode,
+) -> io::Result<(u32, OwnedFd)> {
     let mut pidfd: RawFd = -1;
     // SAFETY: all zeroes is a valid `clone_args`: every field is a number.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
     args.flags = libc::CLONE_PIDFD as u64;
     args.pidfd = ptr::from_mut(&mut pidfd) as u64;
     match parent {
-        Parent::We => args.exit_signal = libc::SIGCHLD as u64,
-        // With this one the kernel wants none: the new process signals what we would.
-        Parent::Ours => args.flags |= libc::CLONE_PARENT as u64,
+        CloneParent::We => args.exit_signal = libc::SIGCHLD as u64,
+        // With CLONE_PARENT the kernel wants no signal here: the new process signals like this one.
+        CloneParent::Ours => args.flags |= libc::CLONE_PARENT as u64,
     }
     if let Some(cgroup) = cgroup {
         args.flags |= CLONE_INTO_CGROUP;
@@ -80,7 +84,7 @@ fn clone3_as(parent: Parent, cgroup: Option<RawFd>, child: &dyn ChildCode) -> io
     #[cfg(not(target_arch = "x86_64"))]
     let answer = copying_memory(&mut args, child);
     let pid = answer?;
-    // SAFETY: the kernel just made this descriptor for us and nobody else knows it.
+    // SAFETY: the kernel just made this descriptor for us and no other code owns it.
     Ok((pid, unsafe { OwnedFd::from_raw_fd(pidfd) }))
 }
 
@@ -92,7 +96,7 @@ fn sharing_memory(args: &mut libc::clone_args, child: &dyn ChildCode) -> io::Res
     const STACK_SIZE: usize = 64 * 1024;
 
     extern "C" fn enter(child: *const &dyn ChildCode) -> ! {
-        // SAFETY: the pointer below, whose owner sleeps while we run.
+        // SAFETY: this is the pointer passed below, whose owner sleeps while we run.
         unsafe { &*child }.run()
     }
 
@@ -106,7 +110,7 @@ fn sharing_memory(args: &mut libc::clone_args, child: &dyn ChildCode) -> io::Res
     // SAFETY: the new process starts behind `syscall` with our registers but on its own stack, so it
     // cannot disturb our frames, and it calls `enter`, which does not return. We come back, with only
     // `rax`, `rcx` and `r11` changed, when it no longer uses our memory (CLONE_VFORK), so `stack`, `args`
-    // and `child` outlive it. It does write `errno`, which nobody may rely on across this call.
+    // and `child` outlive it. It does write `errno`, on which no code may rely across this call.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -132,8 +136,7 @@ fn sharing_memory(args: &mut libc::clone_args, child: &dyn ChildCode) -> io::Res
 /// Clones with a copy of our memory, like `fork`. It needs no assembler.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn copying_memory(args: &mut libc::clone_args, child: &dyn ChildCode) -> io::Result<u32> {
-    // SAFETY: the new process goes on here with its own copy of our memory and stack, and never leaves
-    // `child`.
+    // SAFETY: the new process goes on here with its own copy of our memory and stack, and never leaves `child`.
     match unsafe { libc::syscall(libc::SYS_clone3, ptr::from_mut(args), size_of::<libc::clone_args>()) } {
         0 => child.run(),
         pid => u32::try_from(pid).map_err(|_| io::Error::last_os_error()),
@@ -147,7 +150,7 @@ fn fork(child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
         return Err(io::Error::last_os_error());
     }
     let Some(born) = Pid::from_raw(pid) else { child.run() };
-    // Nobody reaps it before we return, so its pid is still its own.
+    // No code reaps the child before we return, so its pid is still its own.
     match pidfd_open(born, PidfdFlags::empty()) {
         Ok(pidfd) => Ok((pid.cast_unsigned(), pidfd)),
         Err(error) => {
@@ -161,7 +164,7 @@ fn fork(child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
     }
 }
 
-/// The same as [`start_beside`] for a kernel that knows only the old call.
+/// Like [`start_beside`], for a kernel that knows only the old call.
 fn fork_beside(child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
     let none = ptr::null_mut::<libc::c_void>();
     let flags = libc::CLONE_PARENT as libc::c_ulong;
@@ -175,8 +178,8 @@ fn fork_beside(child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
     Ok((pid.cast_unsigned(), pidfd_open(born, PidfdFlags::empty())?))
 }
 
-/// Every signal blocked until dropped. Without it a handler of ours could run in the new process, which
-/// has our handlers until it resets them.
+/// Blocks every signal until dropped. Without it a handler of ours could run in the new process, which has our
+/// handlers until it resets them.
 struct BlockedSignals {
     before: u64,
 }
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_born_in_a_cgroup_that_is_none() {
+    fn a_descriptor_that_is_not_a_cgroup_is_rejected() {
         assert!(start_in(-1, &ExitWith7).is_err());
     }
 

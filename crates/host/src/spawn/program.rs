@@ -1,6 +1,6 @@
 //! Finding the file of a program, as a shell would.
 //!
-//! Promise: what is found exists, is a file and may be run by us, at the moment of looking.
+//! Promise: the file that is found exists, is a regular file and may be run by us, at the moment of looking.
 //! Not here: running it (see [`super::spawn`]).
 //! Start with [`find_program`].
 
@@ -13,38 +13,39 @@ use rustix::fs::{Access, AtFlags, CWD, FileType, accessat, stat};
 
 use crate::reason;
 
-/// What `execvp` uses when there is no `PATH`.
+/// The search path of `execvp` when there is no `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Why a program was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// No directory of `PATH` has it.
+    /// No directory of `PATH` has a file of this name.
     #[error("there is no program `{}` in PATH", .0.display())]
     NotInPath(OsString),
-    /// The path leads nowhere.
+    /// The path does not lead to a file.
     #[error("there is no file {}", .0.display())]
     NoFile(PathBuf),
-    /// There is something, but not something to run.
+    /// The path leads to something that is not an executable file.
     #[error("`{}` is not executable", .0.display())]
     NotExecutable(PathBuf),
-    /// The system would not let us look.
+    /// The system did not let us look.
     #[error("cannot look for {}: {}", path.display(), reason(cause))]
     Look {
-        /// Where we looked.
+        /// The path that could not be examined.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         cause: io::Error,
     },
 }
 
-/// The file that we run ourselves, for starting it once more: always this version, also after somebody put
-/// another one in its place. A path would lead to that one, or nowhere. Whoever is started by this name calls
-/// itself by another (see [`take_name`]): people would see `exe`.
+/// The path of our own executable, for starting it once more: always this version, even after the file was replaced.
+/// The path of the file would lead to the new version, or nowhere. A process that is started by this name calls
+/// itself by another one (see [`set_process_name`]): people would see `exe`.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// What tools that list processes call us from now on. Without `/proc` they list none.
-pub fn take_name(name: &str) {
+/// Sets the name of this process that tools such as `ps` and `top` show. Fails silently without `/proc`, which these
+/// tools need as well.
+pub fn set_process_name(name: &str) {
     let _ = std::fs::write("/proc/self/comm", name);
 }
 
@@ -66,7 +67,7 @@ pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<Pa
                 Err(ProgramError::NotExecutable(_)) => {
                     refused = refused.or(Some(ProgramError::NotExecutable(file)));
                 }
-                // A later directory may have it; an unreadable entry of PATH is no news to anybody.
+                // A later directory may have the program; an unreadable entry of PATH is not worth an error.
                 Err(ProgramError::NoFile(_) | ProgramError::Look { .. } | ProgramError::NotInPath(_)) => {}
             }
         }
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_refused_with_the_reason() {
+    fn a_file_that_cannot_be_run_is_refused_with_the_reason() {
         let refused = |text: &str| Err(text.to_owned());
         assert_eq!(find("no-such", Some("/bin"), "/"), refused("there is no program `no-such` in PATH"));
         assert_eq!(find("", Some("/bin"), "/"), refused("there is no program `` in PATH"));

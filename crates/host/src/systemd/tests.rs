@@ -1,4 +1,4 @@
-//! Against what real managers and tools said.
+//! Tests against recorded answers of real managers and tools.
 
 mod captured;
 
@@ -10,7 +10,7 @@ use captured::{BUSCTL_HELLO, BUSCTL_LINGER, BUSCTL_START, EXISTS, GREETING, NOBO
 
 const OURS: &[u8] = b"\0AUTH EXTERNAL\r\nDATA\r\nBEGIN\r\n";
 
-/// Has `client` talk to somebody who says `words`, whatever it hears. Returns what it heard.
+/// Runs `client` against a peer that sends `words`, independent of what it receives. Returns the bytes it received.
 fn talk<T>(words: &[&[u8]], client: impl FnOnce(UnixStream) -> T) -> (T, Vec<u8>) {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     words.iter().for_each(|words| theirs.write_all(words).unwrap());
@@ -22,7 +22,7 @@ fn talk<T>(words: &[&[u8]], client: impl FnOnce(UnixStream) -> T) -> (T, Vec<u8>
 }
 
 fn greeting() -> &'static [u8] {
-    // We offer no descriptors, so this is not said to us.
+    // We offer no descriptors, so the peer does not say this to us.
     GREETING.strip_suffix(b"AGREE_UNIX_FD\r\n").unwrap()
 }
 
@@ -30,14 +30,16 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
-fn start(words: &[&[u8]], name: &str) -> (Result<String, CallError>, Vec<u8>) {
+fn start(words: &[&[u8]], name: &str) -> (Result<String, DbusCallError>, Vec<u8>) {
     talk(words, |stream| {
-        Manager::over(stream, "app.slice", soon())?.start_unit(517, name, "berth session s1")
+        SystemdManager::over(stream, "app.slice", soon())?.start_unit(517, name, "berth session s1")
     })
 }
 
-fn linger(words: &[&[u8]], uid: u32) -> (Result<bool, CallError>, Vec<u8>) {
-    talk(words, |stream| answer_of_logind(&mut Bus::open(stream, soon())?, uid, Question::Linger))
+fn linger(words: &[&[u8]], uid: u32) -> (Result<bool, DbusCallError>, Vec<u8>) {
+    talk(words, |stream| {
+        answer_of_logind(&mut DbusConnection::open(stream, soon())?, uid, LogindProperty::Linger)
+    })
 }
 
 #[test]
@@ -56,7 +58,7 @@ fn the_end_of_our_job_is_waited_for_among_all_that_a_manager_says() {
     assert_eq!(result.unwrap(), "done");
     let (result, _) = talk(&[greeting(), STARTED], |stream| {
         let until = Instant::now() + Duration::from_millis(50);
-        Manager::over(stream, "app.slice", until)?.start_unit(1, "berth-other-1.scope", "")
+        SystemdManager::over(stream, "app.slice", until)?.start_unit(1, "berth-other-1.scope", "")
     });
     assert_eq!(result.unwrap_err().to_string(), "no answer in time");
 }
@@ -65,15 +67,15 @@ fn the_end_of_our_job_is_waited_for_among_all_that_a_manager_says() {
 fn a_refusal_is_told_in_the_words_of_the_manager() {
     let (result, _) = start(&[greeting(), EXISTS], "berth-s1-4243.scope");
     let why = "Unit berth-s1-4243.scope was already loaded or has a fragment file.";
-    assert!(matches!(&result, Err(CallError::Refused(text)) if text == why), "{result:?}");
+    assert!(matches!(&result, Err(DbusCallError::Refused(text)) if text == why), "{result:?}");
     let (result, _) = start(&[b"REJECTED EXTERNAL\r\n"], "x");
     assert_eq!(result.unwrap_err().to_string(), "it did not accept us: \"REJECTED EXTERNAL\"");
 }
 
 #[test]
-fn what_was_said_does_not_count_if_the_process_is_elsewhere() {
+fn a_success_answer_does_not_count_if_the_process_is_elsewhere() {
     let (result, _) = talk(&[greeting(), STARTED], |stream| {
-        Manager::over(stream, "app.slice", soon()).unwrap().make_scope(4242, "s1", "")
+        SystemdManager::over(stream, "app.slice", soon()).unwrap().make_scope(4242, "s1", "")
     });
     let told = "systemd did not make the scope berth-s1-4242.scope: the process did not arrive in it";
     assert_eq!(result.unwrap_err(), told);
@@ -98,7 +100,7 @@ fn a_conversation_cut_anywhere_or_spoiled_is_an_error_and_no_panic() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(bytes).unwrap();
         theirs.shutdown(Shutdown::Write).unwrap();
-        Manager::over(ours, "app.slice", soon())?.start_unit(517, "berth-s1-4242.scope", "")
+        SystemdManager::over(ours, "app.slice", soon())?.start_unit(517, "berth-s1-4242.scope", "")
     };
     assert_eq!(hear(&whole).unwrap(), "done");
     for end in 0..whole.len() {
@@ -117,8 +119,8 @@ fn a_conversation_cut_anywhere_or_spoiled_is_an_error_and_no_panic() {
 fn a_scope_is_wanted_only_where_it_lasts_longer() {
     let says = |linger, kills| {
         move |question| match question {
-            Question::Linger => Ok(linger),
-            Question::KillUserProcesses => Ok(kills),
+            LogindProperty::Linger => Ok(linger),
+            LogindProperty::KillUserProcesses => Ok(kills),
         }
     };
     let login = "0::/user.slice/user-7.slice/session-3.scope\n";

@@ -1,4 +1,5 @@
-//! The host as the crate sees it: real processes, terminals, locks, control groups and directories.
+//! Tests of the host through the public functions of the crate: real processes, terminals, locks, control
+//! groups and directories.
 
 mod cgroup;
 mod common;

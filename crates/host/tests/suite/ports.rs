@@ -5,43 +5,45 @@ use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
-use berth_host::ports::{Address, Listening, holders, listening};
+use berth_host::ports::{ListeningSocket, SocketAddress, holders, listening};
+use berth_test_dir::TestDir;
 
-use crate::common::{Scratch, Shell};
+use crate::common::ScriptShell;
 
 fn me() -> u32 {
     std::process::id()
 }
 
-fn tcp(listener: &TcpListener) -> Address {
+fn tcp(listener: &TcpListener) -> SocketAddress {
     let address = listener.local_addr().unwrap();
-    Address::Tcp { ip: address.ip(), port: address.port() }
+    SocketAddress::Tcp { ip: address.ip(), port: address.port() }
 }
 
 #[test]
 fn every_kind_of_listener_is_found_and_connections_are_not() {
-    let scratch = Scratch::new();
+    let scratch = TestDir::new();
     let four = TcpListener::bind("127.0.0.1:0").unwrap();
     let six = TcpListener::bind("[::1]:0");
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let connected = UdpSocket::bind("127.0.0.1:0").unwrap();
     connected.connect(udp.local_addr().unwrap()).unwrap();
     let client = TcpStream::connect(four.local_addr().unwrap()).unwrap();
-    let unix = UnixListener::bind(scratch.file("a socket")).unwrap();
-    let unix_client = UnixStream::connect(scratch.file("a socket")).unwrap();
-    let name = format!("berth-ports-{}", scratch.0.file_name().unwrap().display());
+    let unix = UnixListener::bind(scratch.join("a socket")).unwrap();
+    let unix_client = UnixStream::connect(scratch.join("a socket")).unwrap();
+    let name = format!("berth-ports-{}", scratch.file_name().unwrap().display());
     let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
 
     let found = listening(&[me()]).unwrap();
-    let has = |address: &Address| found.contains(&Listening { pid: me(), address: address.clone() });
+    let has =
+        |address: &SocketAddress| found.contains(&ListeningSocket { pid: me(), address: address.clone() });
     assert!(has(&tcp(&four)), "{found:?}");
     // A machine without IPv6 has no such listener.
     assert!(six.as_ref().map_or(true, |six| has(&tcp(six))), "{found:?}");
     let port = |socket: &UdpSocket| socket.local_addr().unwrap().port();
-    assert!(has(&Address::Udp { ip: [127, 0, 0, 1].into(), port: port(&udp) }), "{found:?}");
-    assert!(!has(&Address::Udp { ip: [127, 0, 0, 1].into(), port: port(&connected) }), "{found:?}");
-    assert!(has(&Address::Unix { path: scratch.file("a socket") }), "{found:?}");
-    assert!(has(&Address::Unix { path: format!("@{name}").into() }), "{found:?}");
+    assert!(has(&SocketAddress::Udp { ip: [127, 0, 0, 1].into(), port: port(&udp) }), "{found:?}");
+    assert!(!has(&SocketAddress::Udp { ip: [127, 0, 0, 1].into(), port: port(&connected) }), "{found:?}");
+    assert!(has(&SocketAddress::Unix { path: scratch.join("a socket") }), "{found:?}");
+    assert!(has(&SocketAddress::Unix { path: format!("@{name}").into() }), "{found:?}");
     let client_port = client.local_addr().unwrap().port();
     assert!(found.iter().all(|found| found.address.port() != Some(client_port)), "{found:?}");
     drop((unix, unix_client, hidden));
@@ -50,11 +52,11 @@ fn every_kind_of_listener_is_found_and_connections_are_not() {
 #[test]
 fn a_socket_that_was_handed_on_is_told_of_both() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut shell = Shell::run_with("echo up; read x", &[], &[listener.as_fd()]);
+    let mut shell = ScriptShell::run_with("echo up; read x", &[], &[listener.as_fd()]);
     assert_eq!(shell.line(), "up");
     let address = tcp(&listener);
-    let expected: Vec<Listening> =
-        [me(), shell.child.pid].map(|pid| Listening { pid, address: address.clone() }).into();
+    let expected: Vec<ListeningSocket> =
+        [me(), shell.child.pid].map(|pid| ListeningSocket { pid, address: address.clone() }).into();
     let port = address.port().unwrap();
     let found = holders(port).unwrap();
     assert_eq!(found.listening, expected);
@@ -68,7 +70,7 @@ fn a_socket_that_was_handed_on_is_told_of_both() {
 
 #[test]
 fn a_relative_path_is_completed_with_where_the_process_is() {
-    let scratch = Scratch::new();
+    let scratch = TestDir::new();
     // Bound with a relative name in a directory that only the child enters.
     let Some(python) = ["/usr/bin/python3", "/usr/local/bin/python3"]
         .into_iter()
@@ -78,17 +80,18 @@ fn a_relative_path_is_completed_with_where_the_process_is() {
     };
     let script = format!(
         "cd {} && exec {python} -c 'import socket; s = socket.socket(socket.AF_UNIX); s.bind(\"near\"); s.listen(); print(\"up\", flush=True); input()'",
-        scratch.0.display()
+        scratch.display()
     );
-    let mut shell = Shell::run(&script);
+    let mut shell = ScriptShell::run(&script);
     assert_eq!(shell.line(), "up");
-    let expected = Listening { pid: shell.child.pid, address: Address::Unix { path: scratch.file("near") } };
+    let expected =
+        ListeningSocket { pid: shell.child.pid, address: SocketAddress::Unix { path: scratch.join("near") } };
     assert_eq!(listening(&[shell.child.pid]).unwrap(), [expected]);
 }
 
 #[test]
-fn nobody_and_the_dead_have_no_ports() {
-    let shell = Shell::run("exit 0");
+fn an_empty_list_and_a_zombie_have_no_ports() {
+    let shell = ScriptShell::run("exit 0");
     let pid = shell.child.pid;
     crate::common::await_exit(&shell.child.pidfd);
     assert!(listening(&[pid]).unwrap().is_empty(), "a zombie has closed everything");

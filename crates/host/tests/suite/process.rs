@@ -1,18 +1,18 @@
-//! What is told about processes, compared with processes we know.
+//! Facts about processes, compared with processes we know.
 
-use berth_host::identity::Identity;
+use berth_host::identity::ProcessIdentity;
 use berth_host::process::census;
 
-use crate::common::{Shell, alone};
+use crate::common::{ScriptShell, alone};
 
 #[test]
 fn everything_about_a_child_is_as_it_was_started() {
-    let mut shell = Shell::run("cd /tmp; echo up; read x; :");
+    let mut shell = ScriptShell::run("cd /tmp; echo up; read x; :");
     assert_eq!(shell.line(), "up");
     let pid = shell.child.pid;
     let all = census().unwrap();
     let found = all.iter().find(|process| process.pid == pid).expect("it is listed");
-    assert_eq!(found.identity().unwrap(), Identity::of(pid).unwrap());
+    assert_eq!(found.identity().unwrap(), ProcessIdentity::of(pid).unwrap());
     assert_eq!((found.ppid, found.comm.as_str(), found.is_kernel), (std::process::id(), "sh", false));
     assert!(found.age_ms() < 60_000, "{found:?}");
     assert!(found.cpu_ms() < 60_000, "{found:?}");
@@ -45,7 +45,7 @@ fn a_process_with_the_pid_of_another_is_not_opened_for_it() {
 #[test]
 fn the_census_lists_zombies_and_says_so() {
     let _turn = alone();
-    let shell = Shell::run("exit 3");
+    let shell = ScriptShell::run("exit 3");
     crate::common::await_exit(&shell.child.pidfd);
     let all = census().unwrap();
     assert!(all.iter().any(|process| process.pid == shell.child.pid && process.is_zombie()), "{all:?}");

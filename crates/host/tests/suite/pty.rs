@@ -5,19 +5,20 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use berth_host::pty::Pty;
-use berth_host::spawn::{Child, Spawn, Stdio, spawn};
+use berth_host::spawn::{ChildProcess, ChildStdio, SpawnOptions, spawn};
+use berth_test_dir::TestDir;
 
-use crate::common::{Scratch, await_readable, finish};
+use crate::common::{await_readable, finish};
 
-fn shell(script: &str) -> (Pty, Child) {
+fn shell(script: &str) -> (Pty, ChildProcess) {
     let (pty, slave) = Pty::open(24, 80).unwrap();
     let args = ["sh".into(), "-c".into(), script.into()];
-    let child = spawn(&Spawn {
+    let child = spawn(&SpawnOptions {
         program: Path::new("/bin/sh"),
         args: &args,
         env: &[("PATH".into(), "/bin:/usr/bin".into())],
         cwd: Path::new("/"),
-        stdio: Stdio::Terminal(slave.as_fd()),
+        stdio: ChildStdio::Terminal(slave.as_fd()),
         keep: &[],
         cgroup: None,
         joins: &[],
@@ -62,8 +63,8 @@ fn a_new_size_is_seen_by_the_program() {
 
 #[test]
 fn closing_our_end_hangs_up() {
-    let scratch = Scratch::new();
-    let mark = scratch.file("hangup");
+    let scratch = TestDir::new();
+    let mark = scratch.join("hangup");
     let (pty, child) = shell(&format!(
         "trap 'echo hup >{}; exit 5' HUP; echo ready; while :; do read x; done",
         mark.display()

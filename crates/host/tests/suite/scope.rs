@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 use std::{env, fs};
 
 use berth_host::cgroup;
-
-use crate::common::Scratch;
+use berth_test_dir::TestDir;
 
 const NOTE: &str = "BERTH_TEST_NOTE";
 
@@ -20,30 +19,30 @@ fn a_process_in_its_own_scope_moves_below_it_and_may_be_asked_twice() {
         Ok(place) => place.path().to_owned(),
         Err(reason) => return eprintln!("skipped: {reason}"),
     };
-    assert_eq!(cgroup::scope_of_mine(), None, "nobody made one for this process");
-    let scratch = Scratch::new();
+    assert_eq!(cgroup::scope_of_mine(), None, "no manager made one for this process");
+    let scratch = TestDir::new();
     let mut child = Command::new(env::current_exe().unwrap())
         .args([
             "--exact",
             "scope::a_process_in_its_own_scope_moves_below_it_and_may_be_asked_twice",
             "--nocapture",
         ])
-        .env(NOTE, scratch.file("note"))
+        .env(NOTE, scratch.join("note"))
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    let scope = Groups(place.join(cgroup::scope_name("test", child.id())));
+    let scope = ScopeTestCgroup(place.join(cgroup::scope_name("test", child.id())));
     fs::create_dir(&scope.0).unwrap();
     fs::write(scope.0.join("cgroup.procs"), child.id().to_string()).unwrap();
     child.stdin.take().unwrap().write_all(b"go").unwrap();
     assert!(child.wait().unwrap().success());
 
-    let note = fs::read_to_string(scratch.file("note")).unwrap();
+    let note = fs::read_to_string(scratch.join("note")).unwrap();
     let at = scope.0.display();
     assert_eq!(note, format!("{at}\n{at}\n[]\n[{}]\n", child.id()));
 }
 
-/// Waits until it is in the scope, and notes what it finds there.
+/// Waits until this process is in the scope, and writes the groups it finds to the note.
 fn inside(note: &Path) {
     let mut go = [0; 2];
     std::io::stdin().read_exact(&mut go).unwrap();
@@ -59,9 +58,9 @@ fn inside(note: &Path) {
 }
 
 /// A cgroup that goes away with the test, and the one that is made in it.
-struct Groups(PathBuf);
+struct ScopeTestCgroup(PathBuf);
 
-impl Drop for Groups {
+impl Drop for ScopeTestCgroup {
     fn drop(&mut self) {
         let _ = fs::remove_dir(self.0.join("keeper"));
         let _ = fs::remove_dir(&self.0);

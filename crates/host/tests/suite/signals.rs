@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::fd::AsFd;
 
+use berth_host::process_tree::{self, WaitStatus};
 use berth_host::signals::{SignalFd, ignore, unblock_all};
-use berth_host::tree::{self, Exit};
 
-use crate::common::{Shell, alone, await_exit, await_readable};
+use crate::common::{ScriptShell, alone, await_exit, await_readable};
 
 fn mask(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap();
@@ -43,8 +43,8 @@ fn exits_are_not_lost_if_our_parent_ignored_sigchld() {
     let _turn = alone();
     ignore(&[libc::SIGCHLD]).unwrap();
     let _signals = SignalFd::new(&[libc::SIGCHLD]).unwrap();
-    let shell = Shell::run("exit 3");
+    let shell = ScriptShell::run("exit 3");
     await_exit(&shell.child.pidfd);
-    assert_eq!(tree::reap().unwrap().exits, [(shell.child.pid, Exit::Code(3))]);
+    assert_eq!(process_tree::reap().unwrap().exits, [(shell.child.pid, WaitStatus::Code(3))]);
     shell.forget();
 }

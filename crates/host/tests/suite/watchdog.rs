@@ -8,15 +8,16 @@ use std::process::Command;
 use std::time::Duration;
 use std::{env, fs};
 
-use berth_host::identity::{Identity, Pidfd, stat};
-use berth_host::lock::{LockFile, Probe, probe};
-use berth_host::tree::{self, Exit};
+use berth_host::identity::{Pidfd, ProcessIdentity, stat};
+use berth_host::lock::{LockFile, LockState, probe};
+use berth_host::process_tree::{self, WaitStatus};
 use berth_host::watchdog::{Watchdog, inherited};
 use berth_host::{random_bytes, signals};
+use berth_test_dir::TestDir;
 
-use crate::common::{Scratch, Shell, alone, await_exit, kill_orphans};
+use crate::common::{ScriptShell, alone, await_exit, kill_orphans};
 
-/// What the image is to do: `stuck`, `restart`, or after the exec `again`.
+/// The task of the image: `stuck`, `restart`, or after the exec `again`.
 const ROLE: &str = "BERTH_TEST_ROLE";
 /// The lock file's path, its descriptor, the pid, and the child's pid, for the second image.
 const LOCK: &str = "BERTH_TEST_LOCK";
@@ -41,22 +42,22 @@ fn run(name: &str, role: &str) {
     }
     let _turn = alone();
     let _orphans = kill_orphans();
-    let scratch = Scratch::new();
+    let scratch = TestDir::new();
     let status = Command::new(env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(ROLE, role)
-        .env(LOCK, scratch.file("lock"))
+        .env(LOCK, scratch.join("lock"))
         .status();
     assert!(status.unwrap().success());
-    assert_eq!(fs::read_to_string(scratch.file("lock.done")).unwrap(), "again");
-    assert_eq!(probe(&scratch.file("lock")).unwrap(), Some(Probe::Free));
+    assert_eq!(fs::read_to_string(scratch.join("lock.done")).unwrap(), "again");
+    assert_eq!(probe(&scratch.join("lock")).unwrap(), Some(LockState::Free));
 }
 
 fn first_image(name: &str, role: &str) -> ! {
     let lock = LockFile::open_or_create(&PathBuf::from(env::var_os(LOCK).unwrap())).unwrap();
     assert!(lock.try_exclusive().unwrap());
-    let shell = Shell::run("exec sleep 1000");
-    let me = Identity::me().unwrap();
+    let shell = ScriptShell::run("exec sleep 1000");
+    let me = ProcessIdentity::me().unwrap();
     let note = format!("{} {} {} {}", lock.fd().as_raw_fd(), me.pid, me.start_ticks, shell.child.pid);
     // SAFETY: no other thread of this process uses the environment.
     unsafe {
@@ -81,23 +82,24 @@ fn second_image() {
     let note: Vec<u64> = env::var(NOTE).unwrap().split(' ').map(|word| word.parse().unwrap()).collect();
     let [fd, pid, start_ticks, child] = note[..] else { panic!("{note:?}") };
     let (fd, child) = (i32::try_from(fd).unwrap(), u32::try_from(child).unwrap());
-    let me = Identity::me().unwrap();
+    let me = ProcessIdentity::me().unwrap();
     assert_eq!((u64::from(me.pid), me.start_ticks), (pid, start_ticks));
 
     let path = PathBuf::from(env::var_os(LOCK).unwrap());
-    assert_eq!(probe(&path).unwrap(), Some(Probe::Held));
+    assert_eq!(probe(&path).unwrap(), Some(LockState::Held));
     let lock = LockFile::from_fd(inherited(fd).unwrap());
     assert!(inherited(fd).is_err(), "a descriptor is taken once");
     assert!(lock.try_exclusive().unwrap());
-    let others: Vec<u32> = tree::with_open_lock(&path).unwrap().processes.iter().map(|p| p.pid).collect();
+    let others: Vec<u32> =
+        process_tree::with_open_lock(&path).unwrap().processes.iter().map(|p| p.pid).collect();
     assert!(others.is_empty(), "the lock was not for the child: {others:?}");
 
     assert_eq!(stat(child).unwrap().ppid, me.pid);
     let pidfd = Pidfd::open(child).unwrap();
-    tree::signal_descendants(me.pid, |_| vec![libc::SIGKILL]).unwrap();
+    process_tree::signal_descendants(me.pid, |_| vec![libc::SIGKILL]).unwrap();
     await_exit(&pidfd);
-    let reaped = tree::reap().unwrap();
-    assert_eq!(reaped.exits, [(child, Exit::Signal(libc::SIGKILL))]);
+    let reaped = process_tree::reap().unwrap();
+    assert_eq!(reaped.exits, [(child, WaitStatus::Signal(libc::SIGKILL))]);
     assert!(reaped.no_children);
     fs::write(path.with_extension("done"), "again").unwrap();
 }
@@ -121,9 +123,9 @@ fn a_disarmed_watchdog_has_no_timer_left() {
 }
 
 #[test]
-fn only_what_came_through_exec_is_taken() {
-    let scratch = Scratch::new();
-    let lock = LockFile::open_or_create(&scratch.file("lock")).unwrap();
+fn only_a_descriptor_that_came_through_exec_is_taken() {
+    let scratch = TestDir::new();
+    let lock = LockFile::open_or_create(&scratch.join("lock")).unwrap();
     assert!(inherited(lock.fd().as_raw_fd()).is_err(), "it closes on exec, so it is ours");
     assert!(inherited(1).is_err());
     let mut bytes = [0; 2];

@@ -1,19 +1,22 @@
-//! Appending, rolling over, failing and going on.
+//! Appends, new segments, failures, and appends after them.
 
 use std::cell::Cell;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use berth_journal::fake::{Counts, FakeDisk};
-use berth_journal::{Disk, Journal, JournalError, Limits, RealDisk, Seq};
+use berth_journal::fake_disk::{DiskCounts, FakeDisk};
+use berth_journal::{Journal, JournalDisk, JournalError, JournalLimits, RealDisk, Seq};
+use berth_test_dir::TestDir;
 
-use crate::common::{FakeJournal, Note, OWNER, create, note, notes, open, read, segment, segments, texts};
+use crate::common::{
+    ByteRecord, FakeJournal, OWNER, create, note, notes, open, read, segment, segments, texts,
+};
 
 #[test]
 fn events_are_numbered_from_one_and_come_back_in_order() {
     let disk = FakeDisk::new(0);
-    let mut journal = create(&disk, Limits::default());
+    let mut journal = create(&disk, JournalLimits::default());
     let committed = journal.append(notes(&["a", "b"])).unwrap();
     assert_eq!(committed.iter().map(|event| event.seq()).collect::<Vec<_>>(), [Seq(1), Seq(2)]);
     journal.append(notes(&["c"])).unwrap();
@@ -30,24 +33,24 @@ fn events_are_numbered_from_one_and_come_back_in_order() {
 #[test]
 fn a_batch_is_one_write_and_one_sync_and_only_a_new_segment_syncs_the_directory() {
     let disk = FakeDisk::new(0);
-    let mut journal = create(&disk, Limits::default());
-    assert_eq!(disk.counts(), Counts::default());
+    let mut journal = create(&disk, JournalLimits::default());
+    assert_eq!(disk.counts(), DiskCounts::default());
     journal.append(notes(&["a", "b", "c"])).unwrap();
-    assert_eq!(disk.counts(), Counts { writes: 1, file_syncs: 1, dir_syncs: 1 });
+    assert_eq!(disk.counts(), DiskCounts { writes: 1, file_syncs: 1, dir_syncs: 1 });
     journal.append(notes(&["d", "e"])).unwrap();
-    assert_eq!(disk.counts(), Counts { writes: 2, file_syncs: 2, dir_syncs: 1 });
+    assert_eq!(disk.counts(), DiskCounts { writes: 2, file_syncs: 2, dir_syncs: 1 });
     journal.append(Vec::new()).unwrap();
-    assert_eq!(disk.counts(), Counts { writes: 2, file_syncs: 2, dir_syncs: 1 });
+    assert_eq!(disk.counts(), DiskCounts { writes: 2, file_syncs: 2, dir_syncs: 1 });
 }
 
 #[test]
 fn a_full_segment_is_sealed_in_the_write_that_fills_it() {
     let disk = FakeDisk::new(0);
-    let mut journal = create(&disk, Limits { segment_bytes: 60, ..Limits::default() });
+    let mut journal = create(&disk, JournalLimits { segment_bytes: 60, ..JournalLimits::default() });
     journal.append(notes(&["a"])).unwrap();
     journal.append(notes(&["b", "c"])).unwrap();
     // The index is the third write.
-    assert_eq!(disk.counts(), Counts { writes: 3, file_syncs: 2, dir_syncs: 1 });
+    assert_eq!(disk.counts(), DiskCounts { writes: 3, file_syncs: 2, dir_syncs: 1 });
     journal.append(notes(&["d"])).unwrap();
     assert_eq!(segments(&disk), [segment(1), segment(4)]);
     assert_eq!(texts(&read(&disk).unwrap()), ["a", "b", "c", "d"]);
@@ -67,7 +70,7 @@ fn a_closed_journal_is_opened_without_writing() {
 #[test]
 fn a_journal_can_be_reopened_any_number_of_times() {
     let disk = FakeDisk::new(0);
-    drop(create(&disk, Limits::default()));
+    drop(create(&disk, JournalLimits::default()));
     let mut expected = Vec::new();
     for round in 0..20 {
         let (mut journal, recovered) = open(&disk).unwrap();
@@ -85,26 +88,26 @@ fn a_journal_can_be_reopened_any_number_of_times() {
 #[test]
 fn a_record_over_the_limit_is_refused_before_anything_is_written() {
     let disk = FakeDisk::new(0);
-    let mut journal = create(&disk, Limits { record_bytes: 4, ..Limits::default() });
+    let mut journal = create(&disk, JournalLimits { record_bytes: 4, ..JournalLimits::default() });
     let refused = journal.append(notes(&["fits", "not so"])).unwrap_err();
     assert!(matches!(refused, JournalError::RecordTooLarge { seq: Seq(2), bytes: 6, limit: 4 }), "{refused}");
     let refused = journal.append(notes(&[""])).unwrap_err();
     assert!(matches!(refused, JournalError::EmptyRecord { seq: Seq(1) }), "{refused}");
-    assert_eq!(disk.counts(), Counts::default());
+    assert_eq!(disk.counts(), DiskCounts::default());
     assert_eq!(journal.append(notes(&["fits"])).unwrap()[0].seq(), Seq(1));
 }
 
 #[test]
 fn a_second_journal_in_the_same_directory_is_refused() {
     let disk = crate::common::written(&["a"], true);
-    let refused = FakeJournal::create(disk, OWNER, Limits::default()).err().unwrap();
+    let refused = FakeJournal::create(disk, OWNER, JournalLimits::default()).err().unwrap();
     assert!(matches!(refused, JournalError::NotEmpty { .. }), "{refused}");
 }
 
 #[test]
 fn a_segment_that_somebody_else_made_is_never_replaced() {
     let disk = FakeDisk::new(0);
-    let mut journal = create(&disk, Limits::default());
+    let mut journal = create(&disk, JournalLimits::default());
     disk.put(&segment(1), b"not ours");
     for _ in 0..2 {
         let refused = journal.append(notes(&["a"])).unwrap_err();
@@ -117,7 +120,7 @@ fn a_segment_that_somebody_else_made_is_never_replaced() {
 fn after_a_failed_sync_the_next_append_supersedes_what_the_failed_one_left() {
     for seed in 0..50 {
         let disk = FakeDisk::new(seed);
-        let mut journal = create(&disk, Limits::default());
+        let mut journal = create(&disk, JournalLimits::default());
         journal.append(notes(&["a"])).unwrap();
         disk.fail_sync(1);
         let failed = journal.append(notes(&["lost", "lost too", "lost as well"])).unwrap_err();
@@ -137,7 +140,7 @@ fn after_a_failed_sync_the_next_append_supersedes_what_the_failed_one_left() {
 fn a_failed_sync_of_the_first_segment_is_survived_whichever_sync_it_is() {
     for (seed, which) in (0..50).flat_map(|seed| [(seed, 1), (seed, 2)]) {
         let disk = FakeDisk::new(seed);
-        let mut journal = create(&disk, Limits::default());
+        let mut journal = create(&disk, JournalLimits::default());
         disk.fail_sync(which);
         journal.append(notes(&["lost"])).unwrap_err();
         disk.fail_sync(which);
@@ -149,15 +152,15 @@ fn a_failed_sync_of_the_first_segment_is_survived_whichever_sync_it_is() {
 }
 
 #[test]
-fn what_open_hands_out_is_safe_even_if_an_earlier_sync_failed_silently() {
+fn events_from_open_are_safe_even_if_an_earlier_sync_failed_silently() {
     for seed in 0..100 {
         let disk = FakeDisk::new(seed);
-        let mut journal = create(&disk, Limits::default());
+        let mut journal = create(&disk, JournalLimits::default());
         journal.append(notes(&["a"])).unwrap();
         disk.fail_sync(1);
         journal.append(notes(&["b"])).unwrap_err();
         drop(journal);
-        // The process is gone, the kernel is not: it may still show `b`, and calls it clean.
+        // The process is gone, but the kernel is not: it may still show `b`, and considers it clean.
         let seen = texts(&open(&disk).unwrap().1.events);
         disk.crash();
         assert_eq!(texts(&open(&disk).unwrap().1.events), seen, "seed {seed}");
@@ -168,7 +171,7 @@ fn what_open_hands_out_is_safe_even_if_an_earlier_sync_failed_silently() {
 fn a_full_disk_loses_nothing_and_is_forgotten_when_there_is_space_again() {
     for free in 0..120 {
         let disk = FakeDisk::new(free as u64);
-        let mut journal = create(&disk, Limits::default());
+        let mut journal = create(&disk, JournalLimits::default());
         journal.append(notes(&["a"])).unwrap();
         disk.leave_free(free);
         let mut expected = vec!["a".to_owned()];
@@ -192,7 +195,7 @@ fn a_full_disk_loses_nothing_and_is_forgotten_when_there_is_space_again() {
 fn a_committed_event_survives_although_the_name_of_its_file_was_new() {
     for seed in 0..50 {
         let disk = FakeDisk::new(seed);
-        let mut journal = create(&disk, Limits { segment_bytes: 1, ..Limits::default() });
+        let mut journal = create(&disk, JournalLimits { segment_bytes: 1, ..JournalLimits::default() });
         journal.append(notes(&["a"])).unwrap();
         journal.append(notes(&["b"])).unwrap();
         disk.crash();
@@ -203,14 +206,14 @@ fn a_committed_event_survives_although_the_name_of_its_file_was_new() {
 #[test]
 fn a_reader_beside_the_writer_sees_every_committed_event_and_starts_where_it_likes() {
     let disk = FakeDisk::new(0);
-    let mut journal = create(&disk, Limits { segment_bytes: 100, ..Limits::default() });
+    let mut journal = create(&disk, JournalLimits { segment_bytes: 100, ..JournalLimits::default() });
     assert_eq!(read(&disk).unwrap(), []);
     for n in 1..=30 {
         journal.append(vec![note(&n.to_string())]).unwrap();
         assert_eq!(read(&disk).unwrap().len(), n);
     }
     for from in 0..=32 {
-        let seen = berth_journal::read::<Note, _>(&disk, OWNER, Seq(from)).unwrap();
+        let seen = berth_journal::read::<ByteRecord, _>(&disk, OWNER, Seq(from)).unwrap();
         let expected: Vec<String> = (from.max(1)..=30).map(|n| n.to_string()).collect();
         assert_eq!(texts(&seen), expected);
     }
@@ -219,7 +222,7 @@ fn a_reader_beside_the_writer_sees_every_committed_event_and_starts_where_it_lik
 #[test]
 fn a_reader_in_the_middle_of_an_append_sees_a_prefix_and_writes_nothing() {
     let disk = FakeDisk::new(0);
-    let mut journal = create(&disk, Limits { segment_bytes: 90, ..Limits::default() });
+    let mut journal = create(&disk, JournalLimits { segment_bytes: 90, ..JournalLimits::default() });
     for batch in [&["a"][..], &["b", "c"], &["d", "e", "f"], &["g"]] {
         let before = disk.files();
         let whole = {
@@ -242,12 +245,12 @@ fn a_reader_in_the_middle_of_an_append_sees_a_prefix_and_writes_nothing() {
 }
 
 /// A directory that is listed while a segment is being made: the first listing is not the last word.
-struct ListedEarly {
+struct StaleListingDisk {
     disk: FakeDisk,
     missing: Cell<Option<String>>,
 }
 
-impl Disk for ListedEarly {
+impl JournalDisk for StaleListingDisk {
     type File = ();
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -291,12 +294,12 @@ impl Disk for ListedEarly {
 #[test]
 fn a_reader_who_listed_the_directory_too_early_looks_again() {
     let disk = FakeDisk::new(0);
-    let mut journal = create(&disk, Limits { segment_bytes: 1, ..Limits::default() });
+    let mut journal = create(&disk, JournalLimits { segment_bytes: 1, ..JournalLimits::default() });
     for text in ["a", "b", "c"] {
         journal.append(notes(&[text])).unwrap();
     }
-    let early = ListedEarly { disk, missing: Cell::new(Some(segment(2))) };
-    let seen = berth_journal::read::<Note, _>(&early, OWNER, Seq(1)).unwrap();
+    let early = StaleListingDisk { disk, missing: Cell::new(Some(segment(2))) };
+    let seen = berth_journal::read::<ByteRecord, _>(&early, OWNER, Seq(1)).unwrap();
     assert_eq!(texts(&seen), ["a", "b", "c"]);
 }
 
@@ -320,39 +323,37 @@ fn an_event_that_this_program_does_not_know_is_named_and_kept() {
 }
 
 #[test]
-fn it_works_on_a_real_disk_with_private_files() {
-    let dir = std::env::temp_dir().join(format!("berth-journal-{}", std::process::id()));
-    std::fs::create_dir(&dir).unwrap();
-    let disk = || RealDisk::new(dir.clone());
-    let limits = Limits { segment_bytes: 100, ..Limits::default() };
-    let mut journal: Journal<Note> = Journal::create(disk(), OWNER, limits).unwrap();
+fn a_journal_works_on_a_real_disk_with_private_files() {
+    let dir = TestDir::new();
+    let disk = || RealDisk::new(dir.to_path_buf());
+    let limits = JournalLimits { segment_bytes: 100, ..JournalLimits::default() };
+    let mut journal: Journal<ByteRecord> = Journal::create(disk(), OWNER, limits).unwrap();
     for text in ["a", "b", "c", "d", "e"] {
         journal.append(notes(&[text])).unwrap();
     }
     drop(journal);
-    let (mut journal, recovered) = Journal::<Note>::open(disk(), OWNER, limits).unwrap();
+    let (mut journal, recovered) = Journal::<ByteRecord>::open(disk(), OWNER, limits).unwrap();
     assert_eq!(texts(&recovered.events), ["a", "b", "c", "d", "e"]);
     journal.append(notes(&["f"])).unwrap();
     journal.close().unwrap();
-    let seen = berth_journal::read::<Note, _>(&disk(), OWNER, Seq(5)).unwrap();
+    let seen = berth_journal::read::<ByteRecord, _>(&disk(), OWNER, Seq(5)).unwrap();
     assert_eq!(texts(&seen), ["e", "f"]);
     for entry in std::fs::read_dir(&dir).unwrap() {
         let entry = entry.unwrap();
         assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");
     }
-    std::fs::remove_dir_all(&dir).unwrap();
 }
 
 #[test]
 fn a_piece_of_a_journal_is_read_without_the_files_behind_it() {
     let disk = FakeDisk::new(0);
-    let mut journal = create(&disk, Limits { segment_bytes: 60, ..Limits::default() });
+    let mut journal = create(&disk, JournalLimits { segment_bytes: 60, ..JournalLimits::default() });
     let all: Vec<String> = (1..=40).map(|number| format!("note {number}")).collect();
     for text in &all {
         journal.append(vec![note(text)]).unwrap();
     }
     let piece = |from: usize, to: usize| {
-        berth_journal::read_range::<Note, _>(&disk, OWNER, Seq(from as u64), Seq(to as u64), usize::MAX)
+        berth_journal::read_range::<ByteRecord, _>(&disk, OWNER, Seq(from as u64), Seq(to as u64), usize::MAX)
             .map(|it| texts(&it))
     };
     for from in 1..=41 {
@@ -361,9 +362,9 @@ fn a_piece_of_a_journal_is_read_without_the_files_behind_it() {
             assert_eq!(piece(from, to).unwrap(), expected, "{from} to {to}");
         }
     }
-    let little = berth_journal::read_range::<Note, _>(&disk, OWNER, Seq(3), Seq(40), 10).unwrap();
+    let little = berth_journal::read_range::<ByteRecord, _>(&disk, OWNER, Seq(3), Seq(40), 10).unwrap();
     assert_eq!(texts(&little), all[2..4], "it goes on until there are ten bytes");
-    // What nobody asked for is not looked at, so its damage is nobody's trouble yet.
+    // Segments without a wanted event are not read, so their damage is not found yet.
     let name = segments(&disk).into_iter().rev().nth(1).unwrap();
     let mut bytes = disk.files().remove(&name).unwrap();
     let middle = bytes.len() / 2;

@@ -1,13 +1,13 @@
 //! The head of a journal stands for its events and for nothing else.
 
-use berth_journal::fake::FakeDisk;
-use berth_journal::{Head, Journal, Limits, Seq, heads, segments_of};
+use berth_journal::fake_disk::FakeDisk;
+use berth_journal::{ChainHead, Journal, JournalLimits, Seq, heads, segments_of};
 
-use crate::common::{Note, OWNER, notes, open, segment, written};
+use crate::common::{ByteRecord, OWNER, notes, open, segment, written};
 
 const TEXTS: [&str; 5] = ["a", "bb", "ccc", "dddd", "eeeee"];
 
-fn head(disk: &FakeDisk, seq: u64) -> Head {
+fn head(disk: &FakeDisk, seq: u64) -> ChainHead {
     let (found, last) = heads(disk, OWNER, &[Seq(seq)]).unwrap();
     assert_eq!(found, [last]);
     last
@@ -17,10 +17,10 @@ fn head(disk: &FakeDisk, seq: u64) -> Head {
 fn head_is_the_same_however_the_events_lie_in_segments() {
     let one_file = head(&written(&TEXTS, true), 5);
     for (segment_bytes, merge_bytes) in [(1, 0), (60, 0), (100, 1000), (8 << 20, 0), (8 << 20, 1000)] {
-        let limits = Limits { segment_bytes, merge_bytes, ..Limits::default() };
+        let limits = JournalLimits { segment_bytes, merge_bytes, ..JournalLimits::default() };
         let disk = FakeDisk::new(0);
         for text in TEXTS {
-            let (mut journal, _) = Journal::<Note, _>::open(disk.clone(), OWNER, limits).unwrap();
+            let (mut journal, _) = Journal::<ByteRecord, _>::open(disk.clone(), OWNER, limits).unwrap();
             journal.append(notes(&[text])).unwrap();
         }
         assert_eq!(head(&disk, 5), one_file, "segments of {segment_bytes}, merged below {merge_bytes}");
@@ -58,14 +58,15 @@ fn head_is_read_back_from_its_text_and_nothing_else_is() {
     for text in
         ["", "5", "5:", "5:12", &format!("x:{hex}"), &format!("5:{hex}0"), &format!("5:{}g", &hex[1..])]
     {
-        assert!(text.parse::<Head>().is_err(), "{text}");
+        assert!(text.parse::<ChainHead>().is_err(), "{text}");
     }
 }
 
 #[test]
 fn files_of_a_range_are_those_that_may_hold_it() {
     let disk = FakeDisk::new(0);
-    let mut journal = crate::common::create(&disk, Limits { segment_bytes: 1, ..Limits::default() });
+    let mut journal =
+        crate::common::create(&disk, JournalLimits { segment_bytes: 1, ..JournalLimits::default() });
     TEXTS.iter().for_each(|text| drop(journal.append(notes(&[text])).unwrap()));
     assert_eq!(segments_of(&disk, Seq(2), Seq(3)).unwrap(), [segment(2), segment(3)]);
     assert_eq!(segments_of(&disk, Seq(5), Seq(90)).unwrap(), [segment(5)]);

@@ -1,46 +1,49 @@
 //! Many lives of one journal on a disk that fails, against a model that remembers what was promised.
 //!
-//! The model is two lists: what was committed, which must come back, and what failed since, of which one batch may
-//! come back from its front. A broken promise is an `Err`, so that the planted bugs can be seen to break one.
+//! The model is two lists: the committed events, which must come back, and the failed ones since, of which one
+//! batch may come back from its front. A broken promise is an `Err`, so that a test can check that planted bugs
+//! break one.
 
-use berth_journal::fake::{FakeDisk, Rng};
-use berth_journal::{Checkpoint, Committed, Journal, JournalError, Limits, Planted, Recovered, Seq};
+use berth_journal::fake_disk::{FakeDisk, SplitMix64};
+use berth_journal::{
+    Checkpoint, Committed, Journal, JournalError, JournalLimits, PlantedBugs, RecoveredJournal, Seq,
+};
 
-use crate::common::{FakeJournal, Note, OWNER, notes, open, read, texts};
+use crate::common::{ByteRecord, FakeJournal, OWNER, notes, open, read, texts};
 
-struct Model {
-    committed: Vec<Note>,
-    failed: Vec<Vec<Note>>,
+struct JournalModel {
+    committed: Vec<ByteRecord>,
+    failed: Vec<Vec<ByteRecord>>,
     /// Checkpoints of all lives. Each stands for a committed event.
     checkpoints: Vec<Checkpoint>,
 }
 
-impl Model {
+impl JournalModel {
     fn new() -> Self {
-        Model { committed: Vec::new(), failed: Vec::new(), checkpoints: Vec::new() }
+        JournalModel { committed: Vec::new(), failed: Vec::new(), checkpoints: Vec::new() }
     }
 
-    fn check(&self, seen: &[Committed<Note>]) -> Result<(), String> {
+    fn check(&self, seen: &[Committed<ByteRecord>]) -> Result<(), String> {
         for (n, event) in seen.iter().enumerate() {
             if event.seq() != Seq(n as u64 + 1) {
                 return Err(format!("event {} has number {}", n + 1, event.seq()));
             }
         }
-        let seen: Vec<&Note> = seen.iter().map(Committed::get).collect();
-        let promised: Vec<&Note> = self.committed.iter().collect();
+        let seen: Vec<&ByteRecord> = seen.iter().map(Committed::get).collect();
+        let promised: Vec<&ByteRecord> = self.committed.iter().collect();
         if !seen.starts_with(&promised) {
             return Err(format!("committed {promised:?}, came back {seen:?}"));
         }
         let extra = &seen[promised.len()..];
-        let explains = |batch: &Vec<Note>| batch.iter().take(extra.len()).eq(extra.iter().copied());
+        let explains = |batch: &Vec<ByteRecord>| batch.iter().take(extra.len()).eq(extra.iter().copied());
         if !extra.is_empty() && !self.failed.iter().any(explains) {
             return Err(format!("{extra:?} came back, failed were {:?}", self.failed));
         }
         Ok(())
     }
 
-    /// What open has handed out is committed from then on.
-    fn opened(&mut self, seen: &[Committed<Note>]) -> Result<(), String> {
+    /// Events that an opening has returned are committed from then on.
+    fn opened(&mut self, seen: &[Committed<ByteRecord>]) -> Result<(), String> {
         self.check(seen)?;
         self.committed = seen.iter().map(|event| event.get().clone()).collect();
         self.failed.clear();
@@ -49,8 +52,8 @@ impl Model {
 
     fn appended(
         &mut self,
-        batch: Vec<Note>,
-        result: Result<Vec<Committed<Note>>, JournalError>,
+        batch: Vec<ByteRecord>,
+        result: Result<Vec<Committed<ByteRecord>>, JournalError>,
     ) -> Result<(), String> {
         match result {
             // An empty batch writes nothing, and so supersedes nothing.
@@ -92,23 +95,23 @@ fn tolerate(error: JournalError) -> Result<(), String> {
 }
 
 /// Forty lives with faults of every kind, all drawn from the seed.
-fn live(seed: u64, planted: Planted) -> Result<(), String> {
-    let mut rng = Rng::new(seed);
+fn live(seed: u64, planted: PlantedBugs) -> Result<(), String> {
+    let mut rng = SplitMix64::new(seed);
     let disk = FakeDisk::new(rng.draw());
-    let mut model = Model::new();
+    let mut model = JournalModel::new();
     let segment_bytes = 1 + rng.below(600);
-    let limits = Limits { segment_bytes, merge_bytes: seed * 7 % 700, ..Limits::default() };
+    let limits = JournalLimits { segment_bytes, merge_bytes: seed * 7 % 700, ..JournalLimits::default() };
     for _ in 0..40 {
         match rng.below(5) {
             0 => disk.fail_sync(1 + rng.below(6)),
             1 => disk.fail_syncs(rng.below(400)),
             2 => disk.leave_free(rng.below(500) as usize),
-            3 => disk.end_power_after(rng.below(20)),
+            3 => disk.cut_power_after(rng.below(20)),
             _ => disk.heal(),
         }
         let opened = match model.checkpoints.last() {
             // A second opening finds what the first one found and settled.
-            Some(&checkpoint) if planted == Planted::default() && rng.coin() => {
+            Some(&checkpoint) if planted == PlantedBugs::default() && rng.coin() => {
                 open_from(&disk, limits, checkpoint, &model)?
             }
             Some(_) | None => Journal::open_planted(disk.clone(), OWNER, limits, planted),
@@ -131,20 +134,20 @@ fn live(seed: u64, planted: Planted) -> Result<(), String> {
     }
 }
 
-/// Opens behind a checkpoint. The events before it are those that the model remembers, so that the answer is the same
-/// as that of an opening that reads everything.
+/// Opens behind a checkpoint. The events before it are those that the model remembers, so the answer equals that of
+/// an opening that reads everything.
 fn open_from(
     disk: &FakeDisk,
-    limits: Limits,
+    limits: JournalLimits,
     checkpoint: Checkpoint,
-    model: &Model,
-) -> Result<Result<(FakeJournal, Recovered<Note>), JournalError>, String> {
+    model: &JournalModel,
+) -> Result<Result<(FakeJournal, RecoveredJournal<ByteRecord>), JournalError>, String> {
     let settled = match Journal::inspect_from(disk.clone(), OWNER, limits, checkpoint) {
         Ok(Some(unsettled)) => {
             // The whole journal, read without settling it.
             let whole =
-                Journal::<Note, _>::inspect(disk.clone(), OWNER, limits).map_err(|e| e.to_string())?;
-            let tail: &[Committed<Note>] = unsettled.events();
+                Journal::<ByteRecord, _>::inspect(disk.clone(), OWNER, limits).map_err(|e| e.to_string())?;
+            let tail: &[Committed<ByteRecord>] = unsettled.events();
             let skipped = checkpoint.seq.0 as usize;
             if &whole.events()[skipped..] != tail {
                 return Err(format!("behind {skipped}: {tail:?}, not {:?}", &whole.events()[skipped..]));
@@ -167,18 +170,18 @@ fn open_from(
 fn live_once(
     mut journal: FakeJournal,
     disk: &FakeDisk,
-    rng: &mut Rng,
-    model: &mut Model,
-    planted: Planted,
+    rng: &mut SplitMix64,
+    model: &mut JournalModel,
+    planted: PlantedBugs,
 ) -> Result<(), String> {
     for _ in 0..rng.below(6) {
-        let batch: Vec<Note> = (0..rng.below(4)).map(|_| random_note(rng)).collect();
+        let batch: Vec<ByteRecord> = (0..rng.below(4)).map(|_| random_note(rng)).collect();
         let result = journal.append(batch.clone());
         model.appended(batch, result)?;
         if journal.next_seq() != Seq(model.committed.len() as u64 + 1) {
             return Err(format!("{} events, but next is {}", model.committed.len(), journal.next_seq()));
         }
-        if planted == Planted::default() && rng.below(4) == 0 {
+        if planted == PlantedBugs::default() && rng.below(4) == 0 {
             match read(disk) {
                 Ok(seen) => {
                     model.check(&seen)?;
@@ -194,8 +197,8 @@ fn live_once(
     if rng.below(3) == 0 { journal.close().or_else(tolerate) } else { Ok(()) }
 }
 
-/// What the index leads to is what a scan from the start finds.
-fn read_pieces(disk: &FakeDisk, all: &[Committed<Note>], rng: &mut Rng) -> Result<(), String> {
+/// Reads through the index and compares with a scan from the start.
+fn read_pieces(disk: &FakeDisk, all: &[Committed<ByteRecord>], rng: &mut SplitMix64) -> Result<(), String> {
     for _ in 0..4 {
         let from = 1 + rng.below(all.len() as u64 + 2);
         let to = if rng.coin() { u64::MAX } else { from + rng.below(8) };
@@ -208,7 +211,7 @@ fn read_pieces(disk: &FakeDisk, all: &[Committed<Note>], rng: &mut Rng) -> Resul
                 expected.push(event.clone());
             }
         }
-        match berth_journal::read_range::<Note, _>(disk, OWNER, Seq(from), Seq(to), most_bytes) {
+        match berth_journal::read_range::<ByteRecord, _>(disk, OWNER, Seq(from), Seq(to), most_bytes) {
             Ok(seen) if seen == expected => {}
             Ok(seen) => {
                 return Err(format!("{from} to {to}, {most_bytes} bytes: {seen:?}, not {expected:?}"));
@@ -219,13 +222,13 @@ fn read_pieces(disk: &FakeDisk, all: &[Committed<Note>], rng: &mut Rng) -> Resul
     Ok(())
 }
 
-fn random_note(rng: &mut Rng) -> Note {
+fn random_note(rng: &mut SplitMix64) -> ByteRecord {
     let most = if rng.below(8) == 0 { 300 } else { 40 };
     let length = 1 + rng.below(most);
-    Note((0..length).map(|_| rng.draw() as u8).collect())
+    ByteRecord((0..length).map(|_| rng.draw() as u8).collect())
 }
 
-/// As many lives as a test run has time for; `JOURNAL_SEEDS=1000000` for a long night.
+/// Number of lives in a test run; `JOURNAL_SEEDS=1000000` for a long night.
 fn seeds() -> std::ops::Range<u64> {
     0..std::env::var("JOURNAL_SEEDS").map_or(1_000, |n| n.parse().expect("JOURNAL_SEEDS is a number"))
 }
@@ -233,50 +236,50 @@ fn seeds() -> std::ops::Range<u64> {
 #[test]
 fn committed_events_survive_every_crash_and_failed_ones_come_back_as_a_prefix_or_not_at_all() {
     for seed in seeds() {
-        if let Err(broken) = live(seed, Planted::default()) {
+        if let Err(broken) = live(seed, PlantedBugs::default()) {
             panic!("seed {seed}: {broken}");
         }
     }
 }
 
-fn assert_caught(planted: Planted) {
+fn assert_caught(planted: PlantedBugs) {
     let caught = (0..200).filter(|&seed| live(seed, planted).is_err()).count();
     assert!(caught >= 20, "{planted:?} was noticed by {caught} seeds of 200 only");
 }
 
 #[test]
 fn a_journal_that_skips_checksums_is_caught() {
-    assert_caught(Planted { skip_checksum: true, ..Planted::default() });
+    assert_caught(PlantedBugs { skip_checksum: true, ..PlantedBugs::default() });
 }
 
 #[test]
 fn a_journal_that_keeps_a_torn_tail_is_caught() {
-    assert_caught(Planted { keep_torn_tail: true, ..Planted::default() });
+    assert_caught(PlantedBugs { keep_torn_tail: true, ..PlantedBugs::default() });
 }
 
 #[test]
 fn a_journal_that_ignores_a_failed_sync_is_caught() {
-    assert_caught(Planted { ignore_sync_error: true, ..Planted::default() });
+    assert_caught(PlantedBugs { ignore_sync_error: true, ..PlantedBugs::default() });
 }
 
 #[test]
 fn the_power_may_go_before_any_single_step_of_a_life_and_of_its_recovery() {
-    let limits = Limits { segment_bytes: 100, ..Limits::default() };
+    let limits = JournalLimits { segment_bytes: 100, ..JournalLimits::default() };
     for (seed, first_end, second_end) in
         (0..6).flat_map(|seed| (0..24).flat_map(move |a| (0..14).map(move |b| (seed, a, b))))
     {
-        let mut model = Model::new();
+        let mut model = JournalModel::new();
         let disk = FakeDisk::new(seed);
         let mut run = || -> Result<(), String> {
             let mut journal =
                 Journal::create(disk.clone(), OWNER, limits).map_err(|error| error.to_string())?;
-            disk.end_power_after(first_end);
+            disk.cut_power_after(first_end);
             for batch in [&["a"][..], &["b", "c"], &["d", "e", "f"], &["g"]] {
                 model.appended(notes(batch), journal.append(notes(batch)))?;
             }
             journal.close().or_else(tolerate)?;
             disk.crash();
-            disk.end_power_after(second_end);
+            disk.cut_power_after(second_end);
             match open(&disk) {
                 Ok((_, recovered)) => model.opened(&recovered.events)?,
                 Err(error) => tolerate(error)?,
@@ -295,7 +298,7 @@ fn an_opening_that_is_cut_short_keeps_the_torn_bytes_for_the_next_one() {
     for steps in 0..12 {
         let disk = FakeDisk::new(steps);
         disk.put(&crate::common::segment(1), &whole[..whole.len() - 1]);
-        disk.end_power_after(steps);
+        disk.cut_power_after(steps);
         let first = open(&disk).map(|(_, recovered)| recovered.torn);
         disk.crash();
         let (_, recovered) = open(&disk).unwrap();
@@ -310,7 +313,7 @@ fn an_opening_that_is_cut_short_keeps_the_torn_bytes_for_the_next_one() {
 /// the segment before, and at the next crash the old name was back.
 #[test]
 fn an_unborn_segment_keeps_its_name_until_another_takes_it() {
-    let limits = Limits { segment_bytes: 1, ..Limits::default() };
+    let limits = JournalLimits { segment_bytes: 1, ..JournalLimits::default() };
     for (seed, fails) in (0..40).flat_map(|seed| (1..4).map(move |fails| (seed, fails))) {
         let disk = FakeDisk::new(seed);
         crate::common::create(&disk, limits).append(notes(&["a"])).unwrap();

@@ -1,23 +1,25 @@
-//! What a crash can leave is repaired, everything else is refused, and no wrong event ever comes out.
+//! Results of a crash are repaired, all other damage is refused, and no wrong event ever comes out.
 
-use berth_journal::fake::FakeDisk;
-use berth_journal::{Damage, Journal, JournalError, Limits, Seq};
+use berth_journal::fake_disk::FakeDisk;
+use berth_journal::{Journal, JournalError, JournalLimits, SegmentDamage, Seq};
 use proptest::prelude::{ProptestConfig, any, prop, proptest};
 
-use crate::common::{Note, OWNER, create, disk_with, notes, open, read, segment, segments, texts, written};
+use crate::common::{
+    ByteRecord, OWNER, create, disk_with, notes, open, read, segment, segments, texts, written,
+};
 
 const TEXTS: [&str; 4] = ["first", "second", "third", "the last one"];
 
 /// Three segments: a sealed one, one whose tail is superseded, and the superseding one.
 fn three_segments(closed: bool) -> FakeDisk {
     let disk = FakeDisk::new(0);
-    let mut journal = create(&disk, Limits { segment_bytes: 80, ..Limits::default() });
+    let mut journal = create(&disk, JournalLimits { segment_bytes: 80, ..JournalLimits::default() });
     for text in TEXTS {
         journal.append(notes(&[text])).unwrap();
     }
     drop(journal);
     // A last segment that is small would be taken over, and there would be two.
-    let limits = Limits { merge_bytes: 0, ..Limits::default() };
+    let limits = JournalLimits { merge_bytes: 0, ..JournalLimits::default() };
     let (mut journal, _) = Journal::open(disk.clone(), OWNER, limits).unwrap();
     journal.append(notes(&["fifth", "sixth"])).unwrap();
     if closed {
@@ -27,7 +29,7 @@ fn three_segments(closed: bool) -> FakeDisk {
     disk
 }
 
-fn damage(error: JournalError) -> (String, u64, Damage) {
+fn damage(error: JournalError) -> (String, u64, SegmentDamage) {
     match error {
         JournalError::Corrupt { path, offset, damage } => {
             (path.file_name().unwrap().to_str().unwrap().to_owned(), offset, damage)
@@ -47,11 +49,11 @@ fn whatever_byte_is_damaged_what_was_written_before_it_can_still_be_read() {
             let mut hurt = bytes.clone();
             hurt[at] ^= 1;
             disk.put(&name, &hurt);
-            let (events, damage) = berth_journal::salvage::<Note, _>(&disk, OWNER);
+            let (events, damage) = berth_journal::salvage::<ByteRecord, _>(&disk, OWNER);
             let found = texts(&events);
             assert!(expected.starts_with(&found), "{name} at {at}: {found:?}");
             assert_eq!(damage.is_none(), read(&disk).is_ok(), "{name} at {at}");
-            // What is in the files before the damaged one is all there.
+            // The events of the files before the damaged one are complete.
             let before = if name == segment(1) {
                 0
             } else if name == segment(3) {
@@ -62,7 +64,7 @@ fn whatever_byte_is_damaged_what_was_written_before_it_can_still_be_read() {
             assert!(found.len() >= before, "{name} at {at}: {found:?}");
         }
     }
-    let (events, damage) = berth_journal::salvage::<Note, _>(&whole, OWNER);
+    let (events, damage) = berth_journal::salvage::<ByteRecord, _>(&whole, OWNER);
     assert!(texts(&events) == expected && damage.is_none());
 }
 
@@ -204,7 +206,7 @@ fn a_missing_segment_is_a_gap_wherever_it_is() {
 #[test]
 fn a_lost_superseding_segment_does_not_bring_back_what_it_superseded() {
     let disk = FakeDisk::new(0);
-    let mut journal = create(&disk, Limits::default());
+    let mut journal = create(&disk, JournalLimits::default());
     journal.append(notes(&["a"])).unwrap();
     drop(journal);
     let (mut journal, _) = open(&disk).unwrap();
@@ -223,7 +225,7 @@ fn a_lost_superseding_segment_does_not_bring_back_what_it_superseded() {
 #[test]
 fn good_frames_of_a_write_that_lost_its_first_page_are_a_torn_tail() {
     let disk = FakeDisk::new(0);
-    let mut journal = create(&disk, Limits::default());
+    let mut journal = create(&disk, JournalLimits::default());
     journal.append(notes(&["a"])).unwrap();
     let before = disk.files()[&segment(1)].len();
     journal.append(notes(&["b", "c", "d"])).unwrap();
@@ -261,7 +263,7 @@ fn bytes_behind_a_seal_are_refused() {
     let mut bytes = disk.files()[&segment(1)].clone();
     bytes.push(0);
     disk.put(&segment(1), &bytes);
-    assert_eq!(damage(open(&disk).err().unwrap()).2, Damage::BehindSeal);
+    assert_eq!(damage(open(&disk).err().unwrap()).2, SegmentDamage::BehindSeal);
 }
 
 #[test]
@@ -270,7 +272,7 @@ fn a_frame_with_the_wrong_number_is_refused_although_it_is_intact() {
     let mut bytes = disk.files()[&segment(1)].clone();
     bytes.extend_from_within(32..32 + 20 + TEXTS[0].len());
     disk.put(&segment(1), &bytes);
-    let expected = Damage::Misnumbered { expected: Seq(5), found: Seq(1) };
+    let expected = SegmentDamage::Misnumbered { expected: Seq(5), found: Seq(1) };
     assert_eq!(damage(open(&disk).err().unwrap()).2, expected);
 }
 
@@ -281,7 +283,7 @@ fn an_event_cut_out_from_under_the_seal_is_missed() {
     let seal = bytes.len() - 20;
     bytes.drain(seal - 20 - TEXTS[3].len()..seal);
     disk.put(&segment(1), &bytes);
-    let expected = Damage::WrongSeal { last: Seq(3), found: Seq(4) };
+    let expected = SegmentDamage::WrongSeal { last: Seq(3), found: Seq(4) };
     assert_eq!(damage(open(&disk).err().unwrap()).2, expected);
 }
 
@@ -290,13 +292,14 @@ fn a_renamed_segment_is_refused() {
     let files = three_segments(true).files();
     let disk = disk_with(files.iter().filter(|(name, _)| **name != segment(4)));
     disk.put(&segment(5), &files[&segment(4)]);
-    assert_eq!(damage(open(&disk).err().unwrap()).2, Damage::Misnamed { found: Seq(4) });
+    assert_eq!(damage(open(&disk).err().unwrap()).2, SegmentDamage::Misnamed { found: Seq(4) });
 }
 
 #[test]
 fn a_segment_of_another_owner_is_refused_and_named() {
     let disk = written(&TEXTS, true);
-    let refused = Journal::<Note, _>::open(disk.clone(), "session-b", Limits::default()).err().unwrap();
+    let refused =
+        Journal::<ByteRecord, _>::open(disk.clone(), "session-b", JournalLimits::default()).err().unwrap();
     assert!(matches!(refused, JournalError::WrongOwner { .. }), "{refused}");
     assert!(
         refused.to_string().contains("session-b") && refused.to_string().contains(&segment(1)),
@@ -306,11 +309,13 @@ fn a_segment_of_another_owner_is_refused_and_named() {
     // Not even with the right header in front.
     let mut other = disk.files()[&segment(1)].clone();
     let fresh = FakeDisk::new(0);
-    let mut journal = Journal::<Note, _>::create(fresh.clone(), "session-b", Limits::default()).unwrap();
+    let mut journal =
+        Journal::<ByteRecord, _>::create(fresh.clone(), "session-b", JournalLimits::default()).unwrap();
     journal.append(notes(&["x"])).unwrap();
     other[..32].copy_from_slice(&fresh.files()[&segment(1)][..32]);
     fresh.put(&segment(1), &other);
-    let (_, recovered) = Journal::<Note, _>::open(fresh, "session-b", Limits::default()).unwrap();
+    let (_, recovered) =
+        Journal::<ByteRecord, _>::open(fresh, "session-b", JournalLimits::default()).unwrap();
     assert_eq!(texts(&recovered.events), [""; 0]);
 }
 
@@ -352,17 +357,17 @@ proptest! {
         closed: bool,
     ) {
         let disk = FakeDisk::new(0);
-        let mut journal = create(&disk, Limits { segment_bytes, ..Limits::default() });
+        let mut journal = create(&disk, JournalLimits { segment_bytes, ..JournalLimits::default() });
         for batch in &batches {
-            journal.append(batch.iter().cloned().map(Note).collect()).unwrap();
+            journal.append(batch.iter().cloned().map(ByteRecord).collect()).unwrap();
         }
         if closed {
             journal.close().unwrap();
         }
-        let expected: Vec<Note> = batches.into_iter().flatten().map(Note).collect();
-        let seen: Vec<Note> = read(&disk).unwrap().into_iter().map(|event| event.into_inner()).collect();
+        let expected: Vec<ByteRecord> = batches.into_iter().flatten().map(ByteRecord).collect();
+        let seen: Vec<ByteRecord> = read(&disk).unwrap().into_iter().map(|event| event.into_inner()).collect();
         assert_eq!(seen, expected);
-        let (_, recovered) = Journal::<Note, _>::open(disk, OWNER, Limits::default()).unwrap();
+        let (_, recovered) = Journal::<ByteRecord, _>::open(disk, OWNER, JournalLimits::default()).unwrap();
         assert_eq!(recovered.events.iter().map(|event| event.get().clone()).collect::<Vec<_>>(), expected);
     }
 
@@ -387,7 +392,7 @@ proptest! {
             assert!(truth.starts_with(&texts(&recovered.events)));
         }
         for from in 1..=truth.len() {
-            if let Ok(seen) = berth_journal::read::<Note, _>(&disk, OWNER, Seq(from as u64)) {
+            if let Ok(seen) = berth_journal::read::<ByteRecord, _>(&disk, OWNER, Seq(from as u64)) {
                 assert!(truth[from - 1..].starts_with(&texts(&seen)));
             }
         }

@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use berth_journal::fake::FakeDisk;
-use berth_journal::{Journal, Limits};
+use berth_journal::fake_disk::FakeDisk;
+use berth_journal::{Journal, JournalLimits};
 
-use crate::common::{Note, disk_with, notes, open, texts};
+use crate::common::{ByteRecord, disk_with, notes, open, texts};
 
 const EVENTS: [&str; 7] = ["created", "started", "said hello", "said more", "went on", "came back", "ended"];
 
@@ -26,14 +26,15 @@ fn golden_files(version: &str) -> BTreeMap<String, Vec<u8>> {
 /// A life with everything that version 1 has: a batch, a full segment, a segment that took over the one before, a seal.
 fn write_v1() -> BTreeMap<String, Vec<u8>> {
     let disk = FakeDisk::new(0);
-    let limits = Limits { segment_bytes: 115, ..Limits::default() };
-    let mut journal = Journal::<Note, _>::create(disk.clone(), crate::common::OWNER, limits).unwrap();
+    let limits = JournalLimits { segment_bytes: 115, ..JournalLimits::default() };
+    let mut journal = Journal::<ByteRecord, _>::create(disk.clone(), crate::common::OWNER, limits).unwrap();
     journal.append(notes(&EVENTS[..2])).unwrap();
     journal.append(notes(&EVENTS[2..3])).unwrap();
     journal.append(notes(&EVENTS[3..4])).unwrap();
     journal.append(notes(&EVENTS[4..5])).unwrap();
     drop(journal);
-    let (mut journal, _) = Journal::<Note, _>::open(disk.clone(), crate::common::OWNER, limits).unwrap();
+    let (mut journal, _) =
+        Journal::<ByteRecord, _>::open(disk.clone(), crate::common::OWNER, limits).unwrap();
     journal.append(notes(&EVENTS[5..6])).unwrap();
     journal.append(notes(&EVENTS[6..7])).unwrap();
     journal.close().unwrap();

@@ -1,13 +1,14 @@
-//! The index beside a segment, and checkpoints: what they save, and that they are never believed.
+//! The index beside a segment, and checkpoints: they save reads, and are never believed unchecked.
 
 use std::collections::BTreeMap;
 
-use berth_journal::fake::{FakeDisk, Rng};
-use berth_journal::{Checkpoint, Journal, JournalError, Limits, Seq};
+use berth_journal::fake_disk::{FakeDisk, SplitMix64};
+use berth_journal::{Checkpoint, Journal, JournalError, JournalLimits, Seq};
 
-use crate::common::{FakeJournal, Note, OWNER, create, disk_with, note, notes, segments, texts};
+use crate::common::{ByteRecord, FakeJournal, OWNER, create, disk_with, note, notes, segments, texts};
 
-const LIMITS: Limits = Limits { segment_bytes: 40_000, record_bytes: 1 << 20, merge_bytes: 1000 };
+const LIMITS: JournalLimits =
+    JournalLimits { segment_bytes: 40_000, record_bytes: 1 << 20, merge_bytes: 1000 };
 const EVENTS: u64 = 1000;
 
 fn index(first: u64) -> String {
@@ -26,13 +27,14 @@ fn long_journal() -> (FakeDisk, FakeJournal) {
 }
 
 fn piece(disk: &FakeDisk, from: u64, to: u64) -> Vec<String> {
-    let seen = berth_journal::read_range::<Note, _>(disk, OWNER, Seq(from), Seq(to), usize::MAX).unwrap();
+    let seen =
+        berth_journal::read_range::<ByteRecord, _>(disk, OWNER, Seq(from), Seq(to), usize::MAX).unwrap();
     texts(&seen)
 }
 
 fn inspect_from(disk: &FakeDisk, checkpoint: Checkpoint) -> Result<Option<Vec<String>>, JournalError> {
-    let unsettled = Journal::<Note, _>::inspect_from(disk.clone(), OWNER, LIMITS, checkpoint)?;
-    let after = berth_journal::read_after::<Note, _>(disk, OWNER, checkpoint)?;
+    let unsettled = Journal::<ByteRecord, _>::inspect_from(disk.clone(), OWNER, LIMITS, checkpoint)?;
+    let after = berth_journal::read_after::<ByteRecord, _>(disk, OWNER, checkpoint)?;
     let seen = unsettled.map(|unsettled| texts(unsettled.events()));
     assert_eq!(after.map(|events| texts(&events)), seen, "a reader and a writer agree on a checkpoint");
     Ok(seen)
@@ -60,11 +62,30 @@ fn reading_one_event_costs_the_same_wherever_it_is() {
 }
 
 #[test]
+fn reading_a_piece_from_the_middle_costs_little_more_than_the_piece() {
+    let (disk, _journal) = long_journal();
+    let file = segments(&disk).remove(0);
+    let segment_bytes = disk.files()[&file].len() as u64;
+    for piece_bytes in [1000, 4096, 8192] {
+        let read = read_bytes(&disk, || {
+            let (from, to) = (Seq(2), Seq(u64::MAX));
+            let events =
+                berth_journal::read_range::<ByteRecord, _>(&disk, OWNER, from, to, piece_bytes).unwrap();
+            let bytes: usize = texts(&events).iter().map(String::len).sum();
+            assert!((piece_bytes..piece_bytes + 200).contains(&bytes), "{bytes} of {piece_bytes}");
+        });
+        // The smallest read, the headers of this segment and the next, and a look into the index.
+        let allowed = 4096.max(piece_bytes as u64 * 3 / 2 + 512) + 100;
+        assert!(read <= allowed && allowed < segment_bytes / 2, "{read} bytes for {piece_bytes}");
+    }
+}
+
+#[test]
 fn garbage_in_an_index_changes_what_a_read_costs_and_not_what_it_finds() {
     let (whole, _journal) = long_journal();
     let files = whole.files();
     let truth = piece(&whole, 1, u64::MAX);
-    let mut rng = Rng::new(1);
+    let mut rng = SplitMix64::new(1);
     for round in 0..300 {
         let disk = disk_with(&files);
         for (name, bytes) in files.iter().filter(|(name, _)| name.ends_with(".idx")) {
@@ -96,7 +117,7 @@ fn opening_makes_an_index_where_there_is_none_or_a_wrong_one() {
     let logs = right.iter().filter(|(name, _)| name.ends_with(".log"));
     let disk = disk_with(logs);
     disk.put(&index(1), b"garbage");
-    drop(Journal::<Note, _>::open(disk.clone(), OWNER, LIMITS).unwrap());
+    drop(Journal::<ByteRecord, _>::open(disk.clone(), OWNER, LIMITS).unwrap());
     assert_eq!(disk.files(), right);
 }
 
@@ -107,7 +128,7 @@ fn opening_behind_a_checkpoint_makes_an_index_for_older_segments_without_one() {
     journal.close().unwrap();
     let right = whole.files();
     let disk = disk_with(right.iter().filter(|(name, _)| **name != index(1)));
-    let unsettled = Journal::<Note, _>::inspect_from(disk.clone(), OWNER, LIMITS, checkpoint).unwrap();
+    let unsettled = Journal::<ByteRecord, _>::inspect_from(disk.clone(), OWNER, LIMITS, checkpoint).unwrap();
     drop(unsettled.unwrap().settle().unwrap());
     assert_eq!(disk.files(), right);
 }
@@ -123,7 +144,7 @@ fn opening_behind_a_checkpoint_costs_the_tail() {
         assert_eq!(inspect_from(&disk, checkpoint).unwrap().unwrap(), ["tail 1", "tail 2"]);
     });
     assert!(read < 5000, "{read} bytes");
-    let unsettled = Journal::<Note, _>::inspect_from(disk.clone(), OWNER, LIMITS, checkpoint).unwrap();
+    let unsettled = Journal::<ByteRecord, _>::inspect_from(disk.clone(), OWNER, LIMITS, checkpoint).unwrap();
     let (mut journal, recovered) = unsettled.unwrap().settle().unwrap();
     assert_eq!(texts(&recovered.events), ["tail 1", "tail 2"]);
     assert_eq!(journal.checkpoint().unwrap().seq, Seq(EVENTS + 2));
@@ -135,11 +156,11 @@ fn opening_behind_a_checkpoint_costs_the_tail() {
 #[test]
 fn checkpoint_of_any_event_leads_to_what_follows_it() {
     let disk = FakeDisk::new(0);
-    let limits = Limits { segment_bytes: 300, merge_bytes: 100, ..LIMITS };
+    let limits = JournalLimits { segment_bytes: 300, merge_bytes: 100, ..LIMITS };
     let mut checkpoints = Vec::new();
     let mut truth = Vec::new();
     for life in 0..12 {
-        let (mut journal, _) = Journal::<Note, _>::open(disk.clone(), OWNER, limits).unwrap();
+        let (mut journal, _) = Journal::<ByteRecord, _>::open(disk.clone(), OWNER, limits).unwrap();
         for batch in 0..4 {
             let texts: Vec<String> = (0..=batch).map(|n| format!("{life} {batch} {n}")).collect();
             journal.append(texts.iter().map(|text| note(text)).collect()).unwrap();
@@ -177,9 +198,9 @@ fn checkpoint_of_an_event_that_was_superseded_is_refused() {
     let before = disk.files();
     journal.append(notes(&["this one"])).unwrap();
     let checkpoint = journal.checkpoint().unwrap();
-    // The same number in another history, first in the same segment and then in one that supersedes it.
+    // An equal number in another history, first in an equal segment and then in one that supersedes it.
     let other = disk_with(&before);
-    let (mut journal, _) = Journal::<Note, _>::open(other.clone(), OWNER, LIMITS).unwrap();
+    let (mut journal, _) = Journal::<ByteRecord, _>::open(other.clone(), OWNER, LIMITS).unwrap();
     journal.append(notes(&["another"])).unwrap();
     assert_eq!(inspect_from(&other, checkpoint).unwrap(), None);
     let log = segments(&disk).pop().unwrap();
@@ -218,7 +239,7 @@ fn damage_behind_a_checkpoint_is_refused_and_damage_before_it_is_found_by_those_
     assert_eq!(inspect_from(&disk, checkpoint).unwrap().unwrap(), ["one", "two", "three"]);
     crate::common::read(&disk).unwrap_err();
     berth_journal::heads(&disk, OWNER, &[Seq(u64::MAX)]).unwrap_err();
-    assert!(berth_journal::salvage::<Note, _>(&disk, OWNER).1.is_some());
+    assert!(berth_journal::salvage::<ByteRecord, _>(&disk, OWNER).1.is_some());
     crate::common::open(&disk).map(drop).unwrap_err();
 }
 
@@ -233,7 +254,7 @@ fn torn_end_behind_a_checkpoint_is_cut_and_kept() {
     let mut torn = disk.files()[&last].clone();
     torn.pop();
     disk.put(&last, &torn);
-    let unsettled = Journal::<Note, _>::inspect_from(disk.clone(), OWNER, LIMITS, checkpoint).unwrap();
+    let unsettled = Journal::<ByteRecord, _>::inspect_from(disk.clone(), OWNER, LIMITS, checkpoint).unwrap();
     let (_, recovered) = unsettled.unwrap().settle().unwrap();
     assert_eq!(texts(&recovered.events), ["whole"]);
     let kept = recovered.torn.unwrap();
@@ -250,7 +271,7 @@ fn opening_behind_a_checkpoint_in_the_last_write_settles_all_of_that_write() {
     journal.append(notes(&["one", "two", "three"])).unwrap();
     let checkpoint = journal.checkpoint().unwrap();
     drop(journal);
-    let unsettled = Journal::<Note, _>::inspect_from(disk.clone(), OWNER, LIMITS, checkpoint).unwrap();
+    let unsettled = Journal::<ByteRecord, _>::inspect_from(disk.clone(), OWNER, LIMITS, checkpoint).unwrap();
     drop(unsettled.unwrap().settle().unwrap());
     assert_eq!(segments(&disk).pop().unwrap(), crate::common::segment(EVENTS + 1));
     assert_eq!(piece(&disk, EVENTS + 1, u64::MAX), ["one", "two", "three"]);

@@ -1,17 +1,19 @@
 //! Many short lives of one journal: each takes over a small last segment and replaces it.
 
-use berth_journal::fake::FakeDisk;
-use berth_journal::{Damage, Journal, JournalError, Limits, Seq};
+use berth_journal::fake_disk::FakeDisk;
+use berth_journal::{Journal, JournalError, JournalLimits, SegmentDamage, Seq};
 
-use crate::common::{FakeJournal, Note, OWNER, note, notes, open, read, segment, segments, texts, written};
+use crate::common::{
+    ByteRecord, FakeJournal, OWNER, note, notes, open, read, segment, segments, texts, written,
+};
 
-fn open_with(disk: &FakeDisk, limits: Limits) -> FakeJournal {
-    Journal::<Note, _>::open(disk.clone(), OWNER, limits).unwrap().0
+fn open_with(disk: &FakeDisk, limits: JournalLimits) -> FakeJournal {
+    Journal::<ByteRecord, _>::open(disk.clone(), OWNER, limits).unwrap().0
 }
 
 #[test]
 fn number_of_segments_follows_from_the_size_and_not_from_the_number_of_lives() {
-    let limits = Limits { merge_bytes: 1000, ..Limits::default() };
+    let limits = JournalLimits { merge_bytes: 1000, ..JournalLimits::default() };
     let disk = FakeDisk::new(0);
     let mut expected = Vec::new();
     for life in 0..700 {
@@ -35,7 +37,7 @@ fn number_of_segments_follows_from_the_size_and_not_from_the_number_of_lives() {
 fn last_segment_that_is_large_is_left_as_it_is() {
     let disk = written(&["a", "b"], true);
     let before = disk.files();
-    let mut journal = open_with(&disk, Limits { merge_bytes: 50, ..Limits::default() });
+    let mut journal = open_with(&disk, JournalLimits { merge_bytes: 50, ..JournalLimits::default() });
     journal.append(notes(&["c"])).unwrap();
     assert_eq!(segments(&disk), [segment(1), segment(3)]);
     assert_eq!(disk.files()[&segment(1)], before[&segment(1)]);
@@ -61,7 +63,8 @@ fn power_may_go_and_syncs_may_fail_at_any_step_of_taking_over() {
             [(step, true, true), (step, true, false), (step, false, true), (step, false, false)]
         }) {
             let disk = FakeDisk::new(seed);
-            let mut journal = crate::common::create(&disk, Limits { segment_bytes: 70, ..Limits::default() });
+            let mut journal =
+                crate::common::create(&disk, JournalLimits { segment_bytes: 70, ..JournalLimits::default() });
             for text in ["a", "b", "c"] {
                 journal.append(notes(&[text])).unwrap();
             }
@@ -71,7 +74,7 @@ fn power_may_go_and_syncs_may_fail_at_any_step_of_taking_over() {
             if fails {
                 disk.fail_sync(step + 1);
             } else {
-                disk.end_power_after(step);
+                disk.cut_power_after(step);
             }
             let mut committed = vec!["a", "b", "c"];
             let mut tried = vec![];
@@ -116,7 +119,7 @@ fn flipped_byte_in_what_a_segment_took_over_is_damage_and_not_a_torn_end() {
             let before = disk.files();
             match open(&disk).err() {
                 Some(JournalError::Corrupt {
-                    damage: Damage::Frame { .. } | Damage::EndsEarly { .. },
+                    damage: SegmentDamage::Frame { .. } | SegmentDamage::EndsEarly { .. },
                     ..
                 }) => {}
                 other => panic!("at {at}, cut {cut}: {other:?}"),

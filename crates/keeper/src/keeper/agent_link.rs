@@ -2,11 +2,11 @@
 //!
 //! Promise: reading and writing never block; an agent that writes lines without end, or garbage, costs a bounded buffer
 //! and nothing else.
-//! Not here: what the lines mean (`berth_driver`), what follows from them (`agent_updates`), the output files
-//! (`output_recorder`).
+//! Not here: the meaning of lines (`berth_driver`), reactions to them (`agent_updates`), the
+//! output files (`output_recorder`).
 //! Start with [`AgentLink::read`], then [`AgentLink::understand`].
 
-mod live_turn;
+mod live_turn_output;
 mod replay;
 
 use std::collections::VecDeque;
@@ -14,32 +14,32 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-use berth_api::message::Notice;
-use berth_core::{Able, Phase, Reply, Session};
-use berth_driver::{Activity, Begin, Driver, Out, Update};
+use berth_api::message::KeeperNotice;
+use berth_core::{AgentCapabilities, ChosenReply, RunPhase, Session};
+use berth_driver::{AgentActivity, AgentUpdate, ConversationStart, Driver, DriverOutput};
 use berth_host::clock;
 use berth_store::killpoint;
 use berth_store::output::{OutputFiles, OutputLog};
 use rustix::event::epoll;
 
 use super::event_loop::{AGENT_IN, AGENT_OUT, Epoll};
-use super::output_recorder::{READ_BYTES, Read, Until};
+use super::output_recorder::{OutputRead, READ_BYTES, ReadUntil};
 use super::{last_lines, now};
-use crate::driver::pipes::Pipes;
-use live_turn::LiveTurn;
+use crate::agent_launch::pipes::AgentPipes;
+use live_turn_output::LiveTurnOutput;
 pub(super) use replay::ReplayedOutput;
 
-/// The longest line an agent may write. A longer one is in the output, and not understood.
+/// The longest line of an agent that is parsed. A longer one is in the output only.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
-/// How much of its complaints is remembered.
+/// The bytes of its error output that are kept in memory.
 pub(super) const COMPLAINT_BYTES: usize = 8 * 1024;
-/// How long an agent may take until it takes turns.
+/// The timeout for an agent to become ready for turns.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// How much may wait for an agent that does not read.
+/// The bytes that may wait for an agent that does not read.
 const MAX_WORDS_BYTES: usize = 16 * 1024 * 1024;
-/// How long an agent that closed its input or its output may live on.
+/// The time that an agent may live on after it closed its input or its output.
 const SILENCE_MS: u64 = 2000;
-/// How long an agent that has nothing to do may take to leave when its input is closed.
+/// The time that an idle agent may take to exit after its input is closed.
 const GOODBYE_MS: u64 = 1000;
 
 /// An agent on pipes.
@@ -47,14 +47,14 @@ const GOODBYE_MS: u64 = 1000;
 pub(super) struct AgentLink {
     epoll: Epoll,
     driver: Box<dyn Driver>,
-    pipes: Pipes,
+    pipes: AgentPipes,
     /// Words on their way to the agent.
     words: VecDeque<u8>,
     /// The beginning of a line.
     line: Vec<u8>,
     /// True while the line is too long to be understood.
     is_overlong: bool,
-    live_turn: LiveTurn,
+    live_turn: LiveTurnOutput,
     /// The last of its complaints.
     complaints: VecDeque<u8>,
     complaint_files: OutputFiles,
@@ -82,7 +82,7 @@ impl AgentLink {
     pub(super) fn new(
         epoll: Epoll,
         driver: Box<dyn Driver>,
-        pipes: Pipes,
+        pipes: AgentPipes,
         complaint_files: OutputFiles,
     ) -> io::Result<Self> {
         let patience = killpoint::patience("BERTH_READY_MS", READY_PATIENCE);
@@ -95,7 +95,7 @@ impl AgentLink {
             words: VecDeque::new(),
             line: Vec::new(),
             is_overlong: false,
-            live_turn: LiveTurn::default(),
+            live_turn: LiveTurnOutput::default(),
             complaints: VecDeque::new(),
             complaint_files,
             complaint_log: None,
@@ -125,11 +125,11 @@ impl AgentLink {
         }
     }
 
-    // Reading.
+    // Reading from the agent.
 
     /// Reads what the agent wrote.
-    pub(super) fn read(&mut self, buffer: &mut Vec<u8>, until: Until) -> Read {
-        let mut read = Read::default();
+    pub(super) fn read(&mut self, buffer: &mut Vec<u8>, until: ReadUntil) -> OutputRead {
+        let mut read = OutputRead::default();
         if !self.watched.stdout {
             return read;
         }
@@ -143,7 +143,7 @@ impl AgentLink {
                 }
                 Ok(count) => {
                     read.bytes += count;
-                    if until == Until::Quiet {
+                    if until == ReadUntil::Quiet {
                         read.has_more = false;
                         break;
                     }
@@ -171,9 +171,9 @@ impl AgentLink {
         }
     }
 
-    /// Gives whole lines to the driver. Returns what follows from them.
-    pub(super) fn understand(&mut self, bytes: &[u8]) -> Out {
-        let mut out = Out::default();
+    /// Passes whole lines to the driver. Returns the driver's reactions.
+    pub(super) fn understand(&mut self, bytes: &[u8]) -> DriverOutput {
+        let mut out = DriverOutput::default();
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let (line, behind) = rest.split_at(end);
@@ -181,7 +181,7 @@ impl AgentLink {
             if std::mem::take(&mut self.is_overlong) {
                 let what =
                     format!("a line of the agent is longer than {MAX_LINE_BYTES} bytes; it is in the output");
-                out.update(Update::Remark { what });
+                out.update(AgentUpdate::Remark { what });
                 self.line = Vec::new();
                 continue;
             }
@@ -205,8 +205,8 @@ impl AgentLink {
         out
     }
 
-    /// The agent closed its output. The kernel reports the end of an agent a moment later; an agent that lives on is of
-    /// no use.
+    /// The agent closed its output. The kernel reports the end of an agent a moment later; an agent that lives
+    /// on is useless.
     pub(super) fn note_silence(&mut self) {
         self.gone_by_ms = Some(clock::boot_ms() + SILENCE_MS);
     }
@@ -229,7 +229,7 @@ impl AgentLink {
                 if self.complaint_log.is_none() {
                     self.complaint_log = self.complaint_files.open_log().ok();
                 }
-                // They explain, and prove nothing: a disk that does not take them loses no turn.
+                // Error output explains, and proves nothing: if the disk rejects it, no turn is lost.
                 if let Some(log) = &mut self.complaint_log {
                     let _ = log.append(&buffer[..count], now());
                     let _ = log.sync_if_due(clock::boot_ms());
@@ -247,41 +247,41 @@ impl AgentLink {
         last_lines(&self.complaints.iter().copied().collect::<Vec<u8>>())
     }
 
-    // The driver.
+    // Orders to the driver.
 
     /// Takes the conversation up.
-    pub(super) fn begin(&mut self, begin: &Begin, cwd: &str) -> Out {
+    pub(super) fn begin(&mut self, begin: &ConversationStart, cwd: &str) -> DriverOutput {
         with_out(|out| self.driver.begin(begin, cwd, out))
     }
 
     /// Begins another conversation in place of one that is not there; `None` if the driver cannot.
-    pub(super) fn begin_anew(&mut self, cwd: &str) -> Option<Out> {
-        let mut out = Out::default();
+    pub(super) fn begin_anew(&mut self, cwd: &str) -> Option<DriverOutput> {
+        let mut out = DriverOutput::default();
         self.driver.begin_anew(cwd, &mut out).then_some(out)
     }
 
     /// Gives the agent a turn.
-    pub(super) fn prompt(&mut self, turn: u64, text: &str) -> Out {
+    pub(super) fn prompt(&mut self, turn: u64, text: &str) -> DriverOutput {
         self.live_turn.begin();
         with_out(|out| self.driver.prompt(turn, text, out))
     }
 
     /// Adds a turn to the one that the agent has.
-    pub(super) fn steer(&mut self, turn: u64, text: &str) -> Out {
+    pub(super) fn steer(&mut self, turn: u64, text: &str) -> DriverOutput {
         with_out(|out| self.driver.steer(turn, text, out))
     }
 
-    pub(super) fn interrupt(&mut self, turn: u64) -> Out {
+    pub(super) fn interrupt(&mut self, turn: u64) -> DriverOutput {
         with_out(|out| self.driver.interrupt(turn, out))
     }
 
-    pub(super) fn answer(&mut self, request: &str, reply: &Reply) -> Out {
+    pub(super) fn answer(&mut self, request: &str, reply: &ChosenReply) -> DriverOutput {
         with_out(|out| self.driver.answer(request, reply, out))
     }
 
-    pub(super) fn able(&self) -> Able {
+    pub(super) fn able(&self) -> AgentCapabilities {
         let proves = self.driver.proves();
-        Able { steer: proves.steer, resume: proves.resume }
+        AgentCapabilities { steer: proves.steer, resume: proves.resume }
     }
 
     /// True if the agent says itself that it has a turn.
@@ -289,7 +289,7 @@ impl AgentLink {
         self.driver.proves().accepted
     }
 
-    // Writing.
+    // Writing to the agent.
 
     /// Queues words for the agent, and writes what it takes now. False if too many wait: the agent does not read.
     pub(super) fn say(&mut self, bytes: &[u8]) -> bool {
@@ -312,7 +312,7 @@ impl AgentLink {
                 Ok(count) => drop(self.words.drain(..count)),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => break,
-                // It does not listen any more. If it ends, that is reported by the kernel.
+                // The agent does not read any more. If it ends, the kernel reports that.
                 Err(_) => {
                     self.words.clear();
                     self.gone_by_ms.get_or_insert(clock::boot_ms() + SILENCE_MS);
@@ -349,28 +349,28 @@ impl AgentLink {
         self.words.extend(goodbye.bytes);
         self.terminate_at_ms = Some(clock::boot_ms() + GOODBYE_MS);
         self.write_words();
-        // What does not fit into the pipe now is not worth waiting for.
+        // Bytes that do not fit into the pipe now are not worth waiting for.
         self.words.clear();
         if let Some(stdin) = self.pipes.stdin.take() {
             self.epoll.remove(&stdin);
         }
     }
 
-    // Time.
+    // Deadlines.
 
-    /// When something about the agent is due, on the boot clock. `was_terminated`: its tree was asked to end.
+    /// The next deadline of the agent, on the boot clock. `was_terminated`: its process tree was asked to end.
     pub(super) fn due_ms(&self, session: &Session, was_terminated: bool) -> Option<u64> {
         match session.phase {
-            Phase::Running { .. } if self.gone_by_ms.is_some() => self.gone_by_ms,
-            Phase::Starting | Phase::Running { .. } if session.turns.ready.is_none() => {
+            RunPhase::Running { .. } if self.gone_by_ms.is_some() => self.gone_by_ms,
+            RunPhase::Starting | RunPhase::Running { .. } if session.turns.ready.is_none() => {
                 Some(self.ready_by_ms)
             }
-            Phase::Ending(_) => self.terminate_at_ms.filter(|_| !was_terminated),
-            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ended { .. } => None,
+            RunPhase::Ending(_) => self.terminate_at_ms.filter(|_| !was_terminated),
+            RunPhase::New | RunPhase::Starting | RunPhase::Running { .. } | RunPhase::Ended { .. } => None,
         }
     }
 
-    /// Why the agent is of no use, once its time is up. It is said once.
+    /// The reason why the agent is useless, once its deadline has passed. Returned once.
     pub(super) fn take_overdue(&mut self) -> String {
         let what = match self.gone_by_ms.take() {
             Some(_) => "it closed its input or its output, and lives on".to_owned(),
@@ -380,14 +380,14 @@ impl AgentLink {
         format!("{what}{}", self.complaint())
     }
 
-    // The turn it has, for followers.
+    // The current turn, for followers.
 
     pub(super) fn add_words(&mut self, text: &str) {
         self.live_turn.add_words(text);
     }
 
-    /// Notes the agent's activity. True if it is another one than before.
-    pub(super) fn note_activity(&mut self, activity: &Activity, in_turn: bool) -> bool {
+    /// Notes the agent's activity. True if it has changed.
+    pub(super) fn note_activity(&mut self, activity: &AgentActivity, in_turn: bool) -> bool {
         self.live_turn.note_activity(activity, in_turn)
     }
 
@@ -397,7 +397,7 @@ impl AgentLink {
     }
 
     /// The notices of the agent's turn so far.
-    pub(super) fn notices_so_far(&self, turn: u64) -> Vec<Notice> {
+    pub(super) fn notices_so_far(&self, turn: u64) -> Vec<KeeperNotice> {
         self.live_turn.notices(turn)
     }
 
@@ -406,8 +406,8 @@ impl AgentLink {
     }
 }
 
-fn with_out(drive: impl FnOnce(&mut Out)) -> Out {
-    let mut out = Out::default();
+fn with_out(drive: impl FnOnce(&mut DriverOutput)) -> DriverOutput {
+    let mut out = DriverOutput::default();
     drive(&mut out);
     out
 }

@@ -1,7 +1,7 @@
 //! The agent's bytes: read, stored, then shown or understood.
 //!
-//! Promise: file first: what a client has seen or the keeper acted on is there after a crash. Clients first, then the
-//! keeper's own screen: people wait for one of them.
+//! Promise: file first: output that a client saw or the keeper acted on survives a crash. Clients first, then the
+//! keeper's own screen: users wait for one of them.
 //! Not here: the files (`output_recorder`), the two ways to an agent (`agent_terminal`, `agent_link`).
 
 use berth_core::{Event, Observation};
@@ -10,10 +10,10 @@ use rustix::event::epoll;
 use super::Keeper;
 use super::agent_link::AgentLink;
 use super::event_loop::AGENT_IN;
-use super::output_recorder::Until;
+use super::output_recorder::ReadUntil;
 use super::waiting_reports::exit_among;
-use crate::journaled_session::Input;
-use crate::turn;
+use crate::journaled_session::SessionInput;
+use crate::turn_outcome;
 
 impl Keeper {
     pub(super) fn on_terminal(&mut self, flags: epoll::EventFlags) {
@@ -21,12 +21,12 @@ impl Keeper {
             self.terminal.write_keys();
         }
         if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
-            self.read_terminal(Until::Quiet);
+            self.read_terminal(ReadUntil::Quiet);
         }
     }
 
     /// Reads the terminal. True if there may be more.
-    pub(super) fn read_terminal(&mut self, until: Until) -> bool {
+    pub(super) fn read_terminal(&mut self, until: ReadUntil) -> bool {
         if self.output.is_stuck() {
             return false;
         }
@@ -49,13 +49,13 @@ impl Keeper {
                 agent.write_words();
             }
         } else {
-            self.read_agent(Until::Quiet);
+            self.read_agent(ReadUntil::Quiet);
             self.read_complaints();
         }
     }
 
     /// Reads what an agent on pipes wrote. True if there may be more.
-    fn read_agent(&mut self, until: Until) -> bool {
+    fn read_agent(&mut self, until: ReadUntil) -> bool {
         if self.output.is_stuck() {
             return false;
         }
@@ -82,9 +82,9 @@ impl Keeper {
     fn record(&mut self, bytes: &[u8], is_from_pipes: bool) {
         let stored = self.output.store(bytes);
         for before in stored.dropped_before {
-            // Not now: what is read while that is on its way to the disk would overtake the rest of this.
-            // A note that fails is said again by the next file that is dropped.
-            self.journal.defer(Input::Note(Event::OutputDropped { before }));
+            // Not recorded now: output read while that is on its way to the disk would overtake the rest of this.
+            // A note that fails is repeated when the next file is dropped.
+            self.journal.defer(SessionInput::Note(Event::OutputDropped { before }));
         }
         if stored.has_new_file {
             // Lists look at the file in use for signs of life.
@@ -142,34 +142,39 @@ impl Keeper {
         if !self.run.has_exits() {
             return;
         }
-        // What is still in the terminal came before the exit. A tree that goes on talking does not
+        // Output that is still in the terminal came before the exit. A process tree that goes on printing does not
         // hold the report up: one buffer is enough for a dead agent's last words.
         let is_over = self.run.is_over();
-        while self.read_terminal(Until::Empty) && is_over {}
+        while self.read_terminal(ReadUntil::Empty) && is_over {}
         self.read_complaints();
-        while self.read_agent(Until::Empty) && is_over {}
+        while self.read_agent(ReadUntil::Empty) && is_over {}
         if self.output.is_stuck() {
             return;
         }
         let mut exits = self.run.take_exits();
-        // All of the run is gone, and everything it said was heard: what its turn came to can be told.
+        // No process of the run is left, and its whole output was read: the outcome of its turn is known.
         if is_over && let Some(fate) = self.fate_of_current(&exits) {
             exits.insert(0, fate);
         }
         self.report(exits);
     }
 
-    /// How the turn of an agent that has ended came out.
+    /// The outcome of the turn of an agent that has ended.
     fn fate_of_current(&self, exits: &[Observation]) -> Option<Observation> {
         let session = self.journal.session();
         let current = session.turns.current.as_ref()?;
         let seen = exit_among(exits.iter()).or(self.journal.waiting().exit());
         let exit = seen.or(match &session.phase {
-            berth_core::Phase::Ending(ending) => ending.exit,
+            berth_core::RunPhase::Ending(ending) => ending.exit,
             _ => None,
         });
         let complaint = self.agent.as_ref().map(AgentLink::complaint).unwrap_or_default();
-        let end = turn::of_dead_agent(self.journal.history(), self.identity.session(), exit, &complaint)?;
+        let end = turn_outcome::dead_agent_turn_end(
+            self.journal.history(),
+            self.identity.session(),
+            exit,
+            &complaint,
+        )?;
         Some(Observation::TurnOver { turn: current.turn, end })
     }
 }

@@ -1,33 +1,33 @@
 //! The agent's terminal: its bytes in, its screen, and the keys that are on their way to it.
 //!
 //! Promise: reading and writing never block; keys that the agent does not read are bounded by what clients may send.
-//! Not here: the output files (`output_recorder`), the clients that see the terminal (`client_table`), what is typed and
-//! when (`tui_turns`).
+//! Not here: the output files (`output_recorder`), the clients that see the terminal (`client_table`), what is typed
+//! and when (`tui_turns`).
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use berth_api::message::Size;
-use berth_screen::{Screen, Splitter};
+use berth_api::message::WindowSize;
+use berth_screen::{Screen, StreamSplitter};
 use rustix::event::{PollFd, PollFlags, epoll};
 
 use super::event_loop::{Epoll, TERMINAL};
-use super::output_recorder::{READ_BYTES, Read, Until};
-use crate::driver::pty::Terminal;
+use super::output_recorder::{OutputRead, READ_BYTES, ReadUntil};
+use crate::agent_launch::pty::AgentPty;
 
 /// A terminal hands out a page at a time. Less than this is all there was.
 const SHORT_READ_BYTES: usize = 2048;
-/// How many keys may wait for an agent that does not read. A client that sends more is not read meanwhile.
+/// The bytes of keys that may wait for an agent that does not read. A client that sends more is not read meanwhile.
 const MAX_WAITING_KEYS: usize = 256 * 1024;
 
 /// A terminal, if the run has one, and the screen of the session.
 pub(super) struct AgentTerminal {
     epoll: Epoll,
-    pty: Option<Terminal>,
-    /// True once the agent's side is closed. The keeper's side stays open, so that its number means the same to a new
-    /// image.
+    pty: Option<AgentPty>,
+    /// True once the agent's side is closed. The keeper's side stays open, so that its number means the same to
+    /// a new image.
     is_closed: bool,
     /// False while output waits for room on the disk.
     is_read: bool,
@@ -36,11 +36,11 @@ pub(super) struct AgentTerminal {
     /// Keys on their way to the agent.
     keys: VecDeque<u8>,
     screen: Screen,
-    splitter: Splitter,
+    splitter: StreamSplitter,
 }
 
 impl AgentTerminal {
-    pub(super) fn new(epoll: Epoll, size: Size) -> Self {
+    pub(super) fn new(epoll: Epoll, size: WindowSize) -> Self {
         Self {
             epoll,
             pty: None,
@@ -49,25 +49,26 @@ impl AgentTerminal {
             wants_room: false,
             keys: VecDeque::new(),
             screen: Screen::new(screen_size(size)),
-            splitter: Splitter::new(),
+            splitter: StreamSplitter::new(),
         }
     }
 
     /// Reads from this terminal from now on.
-    pub(super) fn watch(&mut self, terminal: Terminal) -> io::Result<()> {
+    pub(super) fn watch(&mut self, terminal: AgentPty) -> io::Result<()> {
         self.epoll.add_readable(&terminal.pty.master, TERMINAL)?;
         self.pty = Some(terminal);
         Ok(())
     }
 
-    /// Forgets the terminal and the screen of a run that is over: whatever the last agent set it to, the next one has not.
+    /// Drops the terminal and the screen of a run that is over: modes set by the last agent do not hold for
+    /// the next one.
     pub(super) fn reset(&mut self) {
         self.close();
         (self.pty, self.is_closed, self.wants_room) = (None, false, false);
-        (self.screen, self.splitter) = (Screen::new(self.screen.size()), Splitter::new());
+        (self.screen, self.splitter) = (Screen::new(self.screen.size()), StreamSplitter::new());
     }
 
-    fn open_pty(&self) -> Option<&Terminal> {
+    fn open_pty(&self) -> Option<&AgentPty> {
         self.pty.as_ref().filter(|_| !self.is_closed)
     }
 
@@ -98,11 +99,11 @@ impl AgentTerminal {
         Some(PollFd::from_borrowed_fd(terminal.pty.master.as_fd(), flags))
     }
 
-    // Output.
+    // Output of the agent.
 
     /// Reads into the buffer until the terminal is empty or the buffer is full.
-    pub(super) fn read(&self, buffer: &mut Vec<u8>, until: Until) -> Read {
-        let mut read = Read::default();
+    pub(super) fn read(&self, buffer: &mut Vec<u8>, until: ReadUntil) -> OutputRead {
+        let mut read = OutputRead::default();
         let Some(terminal) = self.open_pty().filter(|_| self.is_read) else { return read };
         buffer.resize(READ_BYTES, 0);
         read.has_more = true;
@@ -115,8 +116,8 @@ impl AgentTerminal {
                 }
                 Ok(count) => {
                     read.bytes += count;
-                    if until == Until::Quiet && count < SHORT_READ_BYTES {
-                        // The terminal was empty; asking again would only cost time.
+                    if until == ReadUntil::Quiet && count < SHORT_READ_BYTES {
+                        // The terminal was empty; another read would only cost time.
                         read.has_more = false;
                         break;
                     }
@@ -156,7 +157,7 @@ impl AgentTerminal {
         self.screen.take_answers()
     }
 
-    /// Shows output of the image before this one: some of its beginning, and its end.
+    /// Shows output of the previous image: some of its beginning, and its end.
     pub(super) fn replay(&mut self, beginning: &[u8], end: &[u8]) {
         self.screen.feed(beginning);
         self.screen.feed(end);
@@ -165,7 +166,7 @@ impl AgentTerminal {
         let _ = self.splitter.push(end);
     }
 
-    // Keys.
+    // Keys for the agent.
 
     /// Queues keys for the agent, and writes what it takes now.
     pub(super) fn queue_keys(&mut self, keys: &[u8]) {
@@ -202,15 +203,15 @@ impl AgentTerminal {
         self.keys.len() + count <= MAX_WAITING_KEYS
     }
 
-    // The screen.
+    // The screen of the agent.
 
-    pub(super) fn size(&self) -> Size {
-        let berth_screen::Size { rows, cols } = self.screen.size();
-        Size { rows, cols }
+    pub(super) fn size(&self) -> WindowSize {
+        let berth_screen::ScreenSize { rows, cols } = self.screen.size();
+        WindowSize { rows, cols }
     }
 
     /// Resizes screen and terminal. False if they have this size already.
-    pub(super) fn resize(&mut self, size: Size) -> bool {
+    pub(super) fn resize(&mut self, size: WindowSize) -> bool {
         let wanted = screen_size(size);
         if self.screen.size() == wanted {
             return false;
@@ -225,7 +226,7 @@ impl AgentTerminal {
     /// The bytes that paint the screen, unless output is torn: painting into the middle of a sequence that had to be let
     /// through in pieces would leave its rest to be shown as text.
     pub(super) fn paint(&mut self) -> Option<Vec<u8>> {
-        (!self.splitter.torn()).then(|| self.screen.restore())
+        (!self.splitter.is_inside_sequence()).then(|| self.screen.restore())
     }
 
     /// The bytes that paint the screen as the run left it.
@@ -256,6 +257,6 @@ impl AgentTerminal {
     }
 }
 
-fn screen_size(size: Size) -> berth_screen::Size {
-    berth_screen::Size { rows: size.rows, cols: size.cols }.clamped()
+fn screen_size(size: WindowSize) -> berth_screen::ScreenSize {
+    berth_screen::ScreenSize { rows: size.rows, cols: size.cols }.clamped()
 }

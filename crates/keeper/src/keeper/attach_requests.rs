@@ -1,30 +1,35 @@
 //! Attached clients: the right to type, the size of the terminal, and keys.
 //!
-//! Promise: at most one client may type; keys with an old right reach nothing.
+//! Promise: at most one client may type; keys sent with an old fence reach nothing.
 //! Start with [`Keeper::attach`], then [`Keeper::type_keys`].
 
-use berth_api::message::{Answer, Role, Size};
-use berth_api::{Code, Problem, problem};
-use berth_core::{Command, Fence, Observation, Phase, Refusal, Writer};
+use berth_api::message::{AttachMode, KeeperAnswer, WindowSize};
+use berth_api::{Problem, ProblemCode, problem};
+use berth_core::{Command, Fence, Observation, Refusal, RunPhase, Writer};
+use berth_store::audit::{self, AuditEvent};
 use berth_store::killpoint;
 
 use super::Keeper;
 use super::publish::STATUS_DELAY_MS;
-use crate::audit::{self, AuditEvent};
-use crate::journaled_session::Input;
+use crate::journaled_session::SessionInput;
 
 impl Keeper {
-    pub(super) fn attach(&mut self, key: u64, role: Role, size: Size) -> Result<Option<Answer>, Problem> {
+    pub(super) fn attach(
+        &mut self,
+        key: u64,
+        role: AttachMode,
+        size: WindowSize,
+    ) -> Result<Option<KeeperAnswer>, Problem> {
         self.room_for_lasting()?;
         let held = self.clients.fence(key);
         let fence = match role {
-            Role::Observer => {
+            AttachMode::Observer => {
                 if let Some(fence) = held {
                     self.release_writer(fence);
                 }
                 None
             }
-            Role::Writer | Role::Take => Some(self.take_writer(key, role == Role::Take)?),
+            AttachMode::Writer | AttachMode::Take => Some(self.take_writer(key, role == AttachMode::Take)?),
         };
         if fence.is_some() {
             self.resize(size);
@@ -32,20 +37,20 @@ impl Keeper {
         if !self.clients.attach(key, fence) {
             return Ok(None);
         }
-        let answer = Answer::Attached {
+        let answer = KeeperAnswer::Attached {
             fence: fence.map(|fence| fence.0),
             size: self.terminal.size(),
             alternate: self.terminal.in_alternate(),
             output_end: self.output.end(),
         };
         self.clients.answer(key, &answer);
-        // At once, so that the screen is the one of `output_end`.
+        // Flushed at once, so that the screen is the one of `output_end`.
         self.flush(key);
         self.write_status_within(STATUS_DELAY_MS);
         Ok(None)
     }
 
-    /// Gives the right to type to a client, and tells the one that loses it.
+    /// Gives the right to type to a client, and notifies the client that loses it.
     fn take_writer(&mut self, key: u64, force: bool) -> Result<Fence, Problem> {
         let Some(who) = self.clients.actor(key) else { return Ok(Fence(0)) };
         let taker = problem::describe(&who);
@@ -56,7 +61,7 @@ impl Keeper {
         Ok(self.journal.session().fence)
     }
 
-    /// Writes down that a terminal was taken from its writer, if it had one.
+    /// Records in the audit log that a terminal was taken over from its writer, if it had one.
     fn note_taken(&self, before: Option<&Writer>, taker: &str) {
         let Some(before) = before else { return };
         let event = AuditEvent::WriterTaken {
@@ -68,7 +73,7 @@ impl Keeper {
     }
 
     /// Gives the agent's terminal the size of the writer's.
-    pub(super) fn resize(&mut self, size: Size) {
+    pub(super) fn resize(&mut self, size: WindowSize) {
         if self.terminal.resize(size) {
             let size = self.terminal.size();
             self.output.set_size(size);
@@ -76,28 +81,39 @@ impl Keeper {
         }
     }
 
-    /// Types once: takes the right, uses it, gives it back, in one commit.
-    pub(super) fn type_text(&mut self, key: u64, text: &str, force: bool) -> Result<Option<Answer>, Problem> {
+    /// Types a text: takes the right to type, uses it and gives it back, in one commit.
+    pub(super) fn type_text(
+        &mut self,
+        key: u64,
+        text: &str,
+        force: bool,
+    ) -> Result<Option<KeeperAnswer>, Problem> {
         killpoint::reached("typing");
         let Some(by) = self.clients.actor(key) else { return Ok(None) };
         if !self.terminal.is_open() {
-            return Err(Problem::new(Code::Refused, "the agent has closed its terminal; nothing was typed"));
+            return Err(Problem::new(
+                ProblemCode::Refused,
+                "the agent has closed its terminal; nothing was typed",
+            ));
         }
-        if self.journal.session().phase == Phase::Starting {
-            // Its start is not recorded yet. Refuse before a client's right is taken for it.
+        if self.journal.session().phase == RunPhase::Starting {
+            // The agent's start is not recorded yet. Refuse before another client loses its right to type.
             return Err(self.refused(&Refusal::NotRunning));
         }
         if !self.has_room_for_keys(text.len()) {
-            return Err(Problem::new(Code::Refused, "the agent does not read its input; nothing was typed")
-                .hint("try again when it has read what is waiting"));
+            return Err(Problem::new(
+                ProblemCode::Refused,
+                "the agent does not read its input; nothing was typed",
+            )
+            .hint("try again when the agent has read the waiting keys"));
         }
         let taker = problem::describe(&by);
         let fence = self.journal.session().fence.next();
         let bytes = text.len() as u64;
         let inputs = vec![
-            Input::Command(Command::TakeWriter { who: by.clone(), force }),
-            Input::Command(Command::Type { by, fence, bytes }),
-            Input::Command(Command::ReleaseWriter { fence }),
+            SessionInput::Command(Command::TakeWriter { who: by.clone(), force }),
+            SessionInput::Command(Command::Type { by, fence, bytes }),
+            SessionInput::Command(Command::ReleaseWriter { fence }),
         ];
         let before = self.journal.session().writer.clone();
         let answers = self.take(inputs)?;
@@ -110,7 +126,7 @@ impl Keeper {
         self.done()
     }
 
-    /// Keys of an attached person: checked, not journalled.
+    /// Keys of an attached user: checked, not journalled.
     pub(super) fn on_keys(&mut self, key: u64, payload: &[u8]) {
         let Some((fence, keys)) = payload.split_first_chunk::<8>() else { return };
         let fence = Fence(u64::from_le_bytes(*fence));
@@ -120,7 +136,7 @@ impl Keeper {
         }
     }
 
-    /// Types keys of a person. While a turn is typed for a client, they wait: they would be joined with it.
+    /// Types a user's keys. While a turn is typed for a client, the keys wait: otherwise they would be mixed into it.
     fn type_keys(&mut self, keys: &[u8]) {
         self.look_for_conversation_before(keys);
         if self.tui_turns.is_typing() {

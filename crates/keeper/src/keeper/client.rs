@@ -1,4 +1,5 @@
-//! One connection of a client: what it sent, what it waits for, and what still has to reach it.
+//! One connection of a client: the frames it sent, the answers it waits for, and the frames that still have
+//! to reach it.
 //!
 //! Promise: a client that does not read costs a bounded queue and nothing else. Terminal output is dropped in whole
 //! frames, each cut where no escape sequence is torn, and replaced by one fresh screen; answers and events are never
@@ -10,86 +11,86 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
-use berth_api::client::NO_TERMINAL;
-use berth_api::frame::{self, Frame, Kind, MAX_FIRST_FRAME_BYTES, MAX_FRAME_BYTES};
-use berth_core::{Actor, Event, Fence, Occasion};
+use berth_api::client::SCRIPT_CLIENT;
+use berth_api::frame::{self, FrameKind, MAX_FIRST_FRAME_BYTES, MAX_FRAME_BYTES, ReceivedFrame};
+use berth_core::{Actor, Event, Fence, NotificationKind};
+use berth_procs::callers::{CallerAttribution, PeerProcess};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::client_table::ClientWait;
-use crate::callers::{Peer, Seen};
 
-/// How much terminal output may wait for a client before it gets a fresh screen instead.
+/// The bytes of terminal output that may wait for a client before it gets a fresh screen instead.
 pub(super) const OUTPUT_QUEUE_BYTES: usize = 256 * 1024;
-/// How much may wait for a client in all before it is disconnected.
+/// The bytes that may wait for a client in all before it is disconnected.
 pub(super) const TOTAL_QUEUE_BYTES: usize = 64 * 1024 * 1024;
-/// How much of a screen goes into one frame. The largest screen has some tens of megabytes.
+/// The bytes of a screen in one frame. The largest screen has some tens of megabytes.
 const SCREEN_PIECE_BYTES: usize = 1024 * 1024;
-/// How much of a client is read at a time.
+/// The bytes that are read from a client at a time.
 const READ_BYTES: usize = 16 * 1024;
 /// The most bytes of unfinished frames of all clients together: one longest frame, and as much again for the others.
 pub(super) const UNFINISHED_BYTES: usize = 2 * MAX_FRAME_BYTES;
 
-/// One connection.
+/// The connection of one client.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct ConnectedClient {
     stream: UnixStream,
     pub(super) actor: Actor,
     /// The process at its other end.
-    pub(super) peer: Option<Peer>,
-    /// The sessions that this process is inside of: looked up when the client first orders something.
-    pub(super) seen: Option<Seen>,
+    pub(super) peer: Option<PeerProcess>,
+    /// The sessions that this process is inside of: looked up with the client's first order.
+    pub(super) seen: Option<CallerAttribution>,
     /// True once a request of the client was accepted. Before that it may send short frames only.
     pub(super) is_known: bool,
     /// True for the gateway of this state directory: looked up with the first request.
     pub(super) is_gateway: Option<bool>,
     /// Set while the client sees the terminal.
-    pub(super) attached: Option<Attached>,
-    /// True if the client is told of events and output.
+    pub(super) attached: Option<AttachmentState>,
+    /// True if the client subscribed to events and output.
     pub(super) watches: bool,
     awaits_end: bool,
     awaits_ready: bool,
     awaits_agent: bool,
     /// The question whose answer the client waits for: it is the hook that the agent asked with.
     pub(super) awaits_answer: Option<String>,
-    /// The turn that the client is told of.
+    /// The turn that the client follows.
     pub(super) follows: Option<u64>,
     /// The turn that the client sent and is about to follow.
     pub(super) sent_turn: Option<u64>,
-    /// The end of the output, as the client was told last.
+    /// The end of the output that the client was last notified of.
     pub(super) told_end: u64,
     /// True if the kernel was asked to report room; kept here so that it is asked only on change.
     pub(super) wants_write: bool,
     /// True if the client sent more keys than the agent reads; it is not read until the agent does.
     pub(super) paused: bool,
-    /// True if a request of the client is not answered yet; what it sent behind that waits.
+    /// True if a request of the client is not answered yet; its later requests wait.
     pub(super) has_call: bool,
     incoming: Vec<u8>,
-    outgoing: VecDeque<Queued>,
-    /// How much of the first queued frame is written.
+    outgoing: VecDeque<QueuedFrame>,
+    /// The bytes of the first queued frame that are written.
     sent: usize,
     queued_bytes: usize,
     output_bytes: usize,
 }
 
-/// How a client sees the terminal.
+/// The state of a client that sees the terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Attached {
+pub(super) struct AttachmentState {
     /// The client's right to type.
     pub(super) fence: Option<Fence>,
     /// True if the client missed output and needs a fresh screen.
     pub(super) behind: bool,
-    /// Since when, on the wall clock: for people.
+    /// The time it attached, on the wall clock: for display.
     pub(super) since_ms: u64,
 }
 
 #[derive(Debug)]
-struct Queued {
+struct QueuedFrame {
     bytes: Rc<[u8]>,
     is_output: bool,
 }
 
-impl Client {
-    pub(super) fn new(stream: UnixStream, actor: Actor, peer: Option<Peer>) -> Self {
+impl ConnectedClient {
+    pub(super) fn new(stream: UnixStream, actor: Actor, peer: Option<PeerProcess>) -> Self {
         Self {
             stream,
             actor,
@@ -117,7 +118,7 @@ impl Client {
         }
     }
 
-    /// Reads what is there. `false` when the client has closed its side.
+    /// Reads the available bytes. `false` when the client has closed its side.
     pub(super) fn receive(&mut self) -> io::Result<bool> {
         let mut buffer = [0; READ_BYTES];
         match self.stream.read(&mut buffer) {
@@ -134,7 +135,7 @@ impl Client {
     }
 
     /// The next whole frame, if it has arrived.
-    pub(super) fn next_frame(&mut self) -> io::Result<Option<Frame>> {
+    pub(super) fn next_frame(&mut self) -> io::Result<Option<ReceivedFrame>> {
         let limit = if self.is_known { MAX_FRAME_BYTES } else { MAX_FIRST_FRAME_BYTES };
         let frame = frame::take_within(&mut self.incoming, limit)?;
         if self.incoming.is_empty() && self.incoming.capacity() > READ_BYTES {
@@ -143,27 +144,27 @@ impl Client {
         Ok(frame)
     }
 
-    /// How much of an unfinished frame has arrived.
+    /// The bytes of an unfinished frame that have arrived.
     pub(super) fn unfinished_bytes(&self) -> usize {
         self.incoming.len()
     }
 
-    /// True if the client has closed its connection. What it sent before that may still be unread.
+    /// True if the client has closed its connection. Frames that it sent before may still be unread.
     pub(super) fn has_hung_up(&self) -> bool {
         let mut look = [PollFd::new(&self.stream, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut look, Some(&now)).is_ok() && look[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Queues something that must arrive.
-    pub(super) fn send(&mut self, kind: Kind, payload: &[u8]) {
+    /// Queues a frame that must arrive.
+    pub(super) fn send(&mut self, kind: FrameKind, payload: &[u8]) {
         self.push(frame::encode(kind, &[payload]).into(), false);
     }
 
     /// Queues a whole screen, in frames of bounded size: they are painted one after the other.
     pub(super) fn send_screen(&mut self, paint: &[u8]) {
         for (at, piece) in paint.chunks(SCREEN_PIECE_BYTES).enumerate() {
-            self.send(if at == 0 { Kind::Screen } else { Kind::Output }, piece);
+            self.send(if at == 0 { FrameKind::Screen } else { FrameKind::Output }, piece);
         }
     }
 
@@ -204,7 +205,7 @@ impl Client {
         Ok(())
     }
 
-    /// True if more waits for the client than may.
+    /// True if more bytes wait for the client than allowed.
     pub(super) fn has_too_much(&self) -> bool {
         self.queued_bytes > TOTAL_QUEUE_BYTES
     }
@@ -246,20 +247,20 @@ impl Client {
         }
     }
 
-    /// True if the client is told of this event.
-    pub(super) fn hears_of(&self, event: &Event) -> bool {
+    /// True if the client is subscribed to this event.
+    pub(super) fn is_subscribed_to(&self, event: &Event) -> bool {
         let is_end = matches!(event, Event::RunEnded { .. } | Event::EndUnproven { .. });
         let follows = self.follows.is_some_and(|turn| concerns(event, turn));
         self.watches || follows || (is_end && self.attached.is_some())
     }
 
-    /// True if a person or program behind the client notices this event by itself. A client whose screen is behind has
-    /// not taken anything for a while (a laptop that was closed keeps its connection for hours), and a script that waits
-    /// cannot answer a question.
-    pub(super) fn looks_at(&self, event: &Event, occasion: Occasion) -> bool {
+    /// True if a user or program behind the client notices this event by itself. A client whose screen is behind has
+    /// not read anything for a while (a laptop that was closed keeps its connection for hours), and a script that
+    /// waits cannot answer a question.
+    pub(super) fn shows_to_user(&self, event: &Event, occasion: NotificationKind) -> bool {
         let may_act = match occasion {
-            Occasion::NeedsYou => !self.actor.place.starts_with(NO_TERMINAL),
-            Occasion::Failed | Occasion::Finished => true,
+            NotificationKind::NeedsYou => !self.actor.place.starts_with(SCRIPT_CLIENT),
+            NotificationKind::Failed | NotificationKind::Finished => true,
         };
         // A turn may be over before its sender has come to follow it.
         let mut of_interest = self.follows.into_iter().chain(self.sent_turn);
@@ -271,7 +272,7 @@ impl Client {
     fn push(&mut self, bytes: Rc<[u8]>, is_output: bool) {
         self.queued_bytes += bytes.len();
         self.output_bytes += if is_output { bytes.len() } else { 0 };
-        self.outgoing.push_back(Queued { bytes, is_output });
+        self.outgoing.push_back(QueuedFrame { bytes, is_output });
     }
 
     /// Drops queued output, except a frame that is half written: the rest of it must follow.
@@ -288,13 +289,13 @@ impl Client {
         self.outgoing = kept;
     }
 
-    fn forget(&mut self, queued: &Queued) {
+    fn forget(&mut self, queued: &QueuedFrame) {
         self.queued_bytes -= queued.bytes.len();
         self.output_bytes -= if queued.is_output { queued.bytes.len() } else { 0 };
     }
 }
 
-/// True if a follower of the turn is told of this event.
+/// True if a follower of the turn is notified of this event.
 fn concerns(event: &Event, turn: u64) -> bool {
     match event {
         Event::TurnDelivered { turn: it, .. }
@@ -312,7 +313,7 @@ fn concerns(event: &Event, turn: u64) -> bool {
     }
 }
 
-impl AsFd for Client {
+impl AsFd for ConnectedClient {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
@@ -322,11 +323,11 @@ impl AsFd for Client {
 mod tests {
     use super::*;
 
-    fn pair() -> (Client, UnixStream) {
+    fn pair() -> (ConnectedClient, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
         ours.set_nonblocking(true).expect("nonblocking");
-        let mut client = Client::new(ours, Actor::default(), None);
-        client.attached = Some(Attached { fence: None, behind: false, since_ms: 0 });
+        let mut client = ConnectedClient::new(ours, Actor::default(), None);
+        client.attached = Some(AttachmentState { fence: None, behind: false, since_ms: 0 });
         (client, theirs)
     }
 
@@ -342,7 +343,7 @@ mod tests {
     }
 
     fn output(text: &str) -> Rc<[u8]> {
-        frame::encode(Kind::Output, &[text.as_bytes()]).into()
+        frame::encode(FrameKind::Output, &[text.as_bytes()]).into()
     }
 
     #[test]
@@ -353,7 +354,7 @@ mod tests {
             client.send_output(&line);
             client.flush().expect("a full socket is no error");
         }
-        client.send(Kind::Answer, b"kept");
+        client.send(FrameKind::Answer, b"kept");
         assert!(client.queued_bytes <= line.len() + 100, "{} bytes still wait", client.queued_bytes);
         drop(client.flush());
         let mut answers = 0;
@@ -370,9 +371,9 @@ mod tests {
         }
         while let Some(frame) = frame::take(&mut bytes).expect("every frame is whole") {
             match frame.kind {
-                Kind::Output => assert_eq!(frame.payload.len(), 4000),
+                FrameKind::Output => assert_eq!(frame.payload.len(), 4000),
                 kind => {
-                    assert_eq!(kind, Kind::Answer);
+                    assert_eq!(kind, FrameKind::Answer);
                     answers += 1;
                 }
             }

@@ -1,49 +1,85 @@
-//! Connections of clients: accepted, read, and let go of.
+//! Connections of clients: accepted, read, and closed.
 //!
-//! Promise: requests are answered in the order in which each client sent them; an order of a client that has hung up is not
-//! carried out.
-//! Not here: the table of clients (`client_table`), what a request means (`requests`).
+//! Promise: requests are answered in the order in which each client sent them; an order of a client that has hung up is
+//! not carried out.
+//! Not here: the table of clients (`client_table`), the meaning of a request (`requests`).
 
 use std::os::unix::net::UnixStream;
 
-use berth_api::frame::{self, Kind};
-use berth_api::message::{Answer, Call, PROTOCOL, Request, Role};
-use berth_api::{Code, Problem, redact, trace};
-use berth_core::{Command, Deed, Fence, SessionId, Target};
+use berth_api::frame::{self, FrameKind};
+use berth_api::message::{AttachMode, KeeperAnswer, KeeperCall, KeeperRequest, PROTOCOL};
+use berth_api::{Problem, ProblemCode, redact, trace};
+use berth_core::{ActionTarget, CallerAction, Command, Fence, SessionId};
 use berth_host::socket;
+use berth_procs::callers::{self, CallerAttribution};
 use rustix::event::epoll;
 
 use super::Keeper;
-use super::client::Attached;
-use super::client_table::{Departed, MAX_CLIENTS, MAX_LASTING, Received};
+use super::client::AttachmentState;
+use super::client_table::{ClientInput, DepartedClient, MAX_CLIENTS, MAX_LASTING, QueuedCall};
 use super::publish::STATUS_DELAY_MS;
 use super::tui_turns::TuiTurns;
-use crate::callers::{self, Seen};
-use crate::journaled_session::Input;
+use crate::admission;
+use crate::journaled_session::SessionInput;
 
-/// True for a request that is answered from the state as it is, and leaves no trace in the journal.
-fn needs_no_journal(payload: &[u8], writes: bool) -> bool {
-    match serde_json::from_slice::<Call>(payload).map(|call| call.request) {
-        Ok(Request::Attach { role, .. }) => role == Role::Observer && !writes,
-        Ok(
-            Request::Status
-            | Request::Screen { .. }
-            | Request::Resize { .. }
-            | Request::Turn { .. }
-            | Request::Turns { .. }
-            | Request::Events { .. }
-            | Request::Watch { from: u64::MAX },
-        ) => true,
-        Ok(_) | Err(_) => false,
+/// True for a request that is answered from the current state, and leaves no trace in the journal.
+fn needs_no_journal(request: &KeeperRequest, writes: bool) -> bool {
+    match request {
+        KeeperRequest::Attach { role, .. } => *role == AttachMode::Observer && !writes,
+        KeeperRequest::Status
+        | KeeperRequest::Screen { .. }
+        | KeeperRequest::Resize { .. }
+        | KeeperRequest::Turn { .. }
+        | KeeperRequest::Turns { .. }
+        | KeeperRequest::Events { .. }
+        | KeeperRequest::Watch => true,
+        KeeperRequest::Create { .. }
+        | KeeperRequest::Resume { .. }
+        | KeeperRequest::SwitchInterface { .. }
+        | KeeperRequest::StartHelper { .. }
+        | KeeperRequest::Join { .. }
+        | KeeperRequest::Leave { .. }
+        | KeeperRequest::Stop { .. }
+        | KeeperRequest::Rename { .. }
+        | KeeperRequest::Tag { .. }
+        | KeeperRequest::Note { .. }
+        | KeeperRequest::SetPolicy { .. }
+        | KeeperRequest::Type { .. }
+        | KeeperRequest::AwaitAgent
+        | KeeperRequest::Send { .. }
+        | KeeperRequest::Follow { .. }
+        | KeeperRequest::Withdraw { .. }
+        | KeeperRequest::Cancel { .. }
+        | KeeperRequest::Move { .. }
+        | KeeperRequest::Edit { .. }
+        | KeeperRequest::Pause
+        | KeeperRequest::GoOn
+        | KeeperRequest::AnswerAsk { .. }
+        | KeeperRequest::Hook { .. }
+        | KeeperRequest::Restart => false,
     }
 }
 
-/// Tells a client that connected that it cannot be served.
+/// Reads a request.
+fn parse(payload: &[u8]) -> Result<KeeperCall, Problem> {
+    match serde_json::from_slice::<KeeperCall>(payload) {
+        Ok(call) if call.protocol == PROTOCOL => Ok(call),
+        Ok(call) => {
+            let what = format!("this keeper speaks protocol {PROTOCOL}, the client {}", call.protocol);
+            Err(Problem::new(ProblemCode::Unreachable, what)
+                .hint("use the same version of berth, or end the session with the old one"))
+        }
+        Err(error) => Err(Problem::new(ProblemCode::Usage, format!("the keeper does not understand the request: {error}"))
+            .hint("if this session was started by another version of berth, use that version, or end it and start it again")),
+    }
+}
+
+/// Sends an error to a client that connected and cannot be served.
 fn turn_away(stream: &UnixStream, problem: Problem) {
-    let answer = serde_json::to_vec(&Answer::Problem { problem }).expect("an answer is plain data");
+    let answer = serde_json::to_vec(&KeeperAnswer::Problem { problem }).expect("an answer is plain data");
     // Small enough for the buffer of a new socket; a client that does not read it notices the end.
     let _ = stream.set_nonblocking(true);
-    let _ = frame::write(&mut &*stream, Kind::Answer, &[&answer]);
+    let _ = frame::write(&mut &*stream, FrameKind::Answer, &[&answer]);
 }
 
 impl Keeper {
@@ -52,7 +88,7 @@ impl Keeper {
         while !self.journal.is_busy() || self.clients.has_room() {
             let Some(stream) = self.event_loop.accept() else { return };
             let ours = rustix::process::geteuid().as_raw();
-            // Another account has no business here, whatever the file's mode says; root is root.
+            // Another account has no access here, even if the mode of the file allows it; root is root.
             let allowed = socket::peer(&stream).is_ok_and(|peer| peer.uid == ours || peer.uid == 0);
             if !allowed {
                 continue;
@@ -68,12 +104,12 @@ impl Keeper {
         }
     }
 
-    /// Serves clients that have hung up, and forgets them. After a keeper stood still, all that gave up on it are in the
-    /// queue before the first that did not.
+    /// Serves clients that have hung up, and removes them. After a keeper stood still, all clients that gave up are
+    /// in the queue before the first that did not.
     fn let_go_of_the_gone(&mut self) {
         self.forget_departing();
         for key in self.clients.hung_up() {
-            // First what it said, then its end.
+            // The requests it sent come first, then its end.
             while self.clients.contains(key) {
                 self.answer_calls();
                 self.on_client(key, epoll::EventFlags::IN);
@@ -85,22 +121,25 @@ impl Keeper {
     fn too_many(&self, limit: usize) -> Problem {
         let name = self.handle_name();
         if self.identity.is_helper() {
-            // Clients that wait for it will have been told soon.
-            return Problem::new(Code::Held, format!("helper `{name}` serves {limit} clients already"))
-                .hint("try again");
+            // Clients that wait for the helper will be answered soon.
+            return Problem::new(
+                ProblemCode::Held,
+                format!("helper `{name}` serves {limit} clients already"),
+            )
+            .hint("try again");
         }
-        Problem::new(Code::Full, format!("session `{name}` serves {limit} clients already"))
+        Problem::new(ProblemCode::Full, format!("session `{name}` serves {limit} clients already"))
             .hint("detach some, then try again")
     }
 
-    /// Refuses to be attached to, watched or waited for by more than the limit.
+    /// Rejects more than the limit of clients that attach, watch or wait.
     pub(super) fn room_for_lasting(&self) -> Result<(), Problem> {
         if self.clients.has_room_for_lasting() { Ok(()) } else { Err(self.too_many(MAX_LASTING)) }
     }
 
     pub(super) fn on_client(&mut self, key: u64, flags: epoll::EventFlags) {
         if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR)
-            && self.clients.is_heard(key)
+            && self.clients.accepts_requests(key)
         {
             self.receive(key);
         }
@@ -117,10 +156,10 @@ impl Keeper {
         if !is_open {
             return self.drop_client(key);
         }
-        if let Some(hoarder) = self.clients.hoarder() {
+        if let Some(hoarder) = self.clients.longest_unfinished_sender() {
             self.drop_client(hoarder);
         }
-        // Keys pile up: a client that sends them waits until the agent reads.
+        // Keys pile up: a client that sends keys waits until the agent reads.
         if !self.has_room_for_keys(1) {
             self.clients.pause(key);
         }
@@ -130,19 +169,33 @@ impl Keeper {
     fn on_frames(&mut self, key: u64) {
         loop {
             match self.clients.next_received(key) {
-                Received::Keys(payload) => self.on_keys(key, &payload),
-                Received::Call(payload)
-                    if self.journal.is_busy() && !needs_no_journal(&payload, self.clients.writes(key)) =>
-                {
-                    self.clients.queue_call(key, payload);
-                }
-                Received::Call(payload) => {
-                    self.clients.begin_call(key);
-                    self.on_call(key, &payload);
-                    self.clients.end_call(key);
-                }
-                Received::Nothing => return,
-                Received::Invalid => return self.drop_client(key),
+                ClientInput::Keys(payload) => self.on_keys(key, &payload),
+                ClientInput::Call(payload) => match parse(&payload) {
+                    Ok(call) if self.must_queue(key, &call.request) => {
+                        self.clients.queue_call(key, QueuedCall { call, bytes: payload.len() });
+                    }
+                    Ok(call) => {
+                        self.clients.begin_call(key);
+                        self.on_call(key, call);
+                        self.clients.end_call(key);
+                    }
+                    Err(problem) => self.reply(key, None, Err(problem)),
+                },
+                ClientInput::Nothing => return,
+                ClientInput::Invalid => return self.drop_client(key),
+            }
+        }
+    }
+
+    /// True for a request that waits for [`Self::answer_calls`]. All turns do: those that arrive together are accepted with
+    /// one sync.
+    fn must_queue(&self, key: u64, request: &KeeperRequest) -> bool {
+        match request {
+            KeeperRequest::Send { .. } => true,
+            // A request behind turns of other clients waits with them, so that it is decided on a session with these turns.
+            other => {
+                let must_wait = self.journal.is_busy() || self.clients.has_calls();
+                must_wait && !needs_no_journal(other, self.clients.writes(key))
             }
         }
     }
@@ -165,26 +218,26 @@ impl Keeper {
         }
     }
 
-    // Letting go.
+    // Disconnected clients.
 
     /// Forgets a client. If it was the writer, no client is, and that is recorded.
     pub(super) fn drop_client(&mut self, key: u64) {
-        if self.journal.is_busy() && self.clients.leaves_a_trace(key) {
+        if self.journal.is_busy() && self.clients.removal_needs_commit(key) {
             return self.clients.depart(key);
         }
-        let Some(Departed { attached, hook_request }) = self.clients.remove(key) else { return };
+        let Some(DepartedClient { attached, hook_request }) = self.clients.remove(key) else { return };
         if let Some(request) = hook_request {
             self.on_hook_left(request);
         }
-        let Some(Attached { fence, .. }) = attached else { return };
-        // An observer that left is in no event.
+        let Some(AttachmentState { fence, .. }) = attached else { return };
+        // No event records that an observer left.
         self.write_status_within(STATUS_DELAY_MS);
         if let Some(fence) = fence {
             self.release_writer(fence);
         }
     }
 
-    /// Forgets the clients whose connections failed.
+    /// Removes the clients whose connections failed.
     pub(super) fn forget_departing(&mut self) {
         for key in self.clients.take_departing() {
             self.drop_client(key);
@@ -192,7 +245,7 @@ impl Keeper {
     }
 
     pub(super) fn release_writer(&mut self, fence: Fence) {
-        if self.take(vec![Input::Command(Command::ReleaseWriter { fence })]).is_err() {
+        if self.take(vec![SessionInput::Command(Command::ReleaseWriter { fence })]).is_err() {
             self.journal.retry_soon();
         }
     }
@@ -206,12 +259,11 @@ impl Keeper {
         }
     }
 
-    // Requests.
+    // Requests of clients.
 
-    fn on_call(&mut self, key: u64, payload: &[u8]) {
-        let (trace, admitted) = self.admitted(key, payload);
+    fn on_call(&mut self, key: u64, call: KeeperCall) {
+        let (trace, admitted) = self.admitted(key, call);
         let answer = match admitted {
-            Ok(Some(Request::Send { submit })) => return self.send_all(vec![(key, trace, submit)]),
             Ok(Some(request)) => self.on_request(key, request),
             Ok(None) => return,
             Err(problem) => Err(problem),
@@ -219,18 +271,17 @@ impl Keeper {
         self.reply(key, trace.as_deref(), answer);
     }
 
-    /// Answers the requests that arrived while a batch was in flight. Turns that were sent are one batch: they are accepted
-    /// with one sync.
+    /// Answers the requests that were queued. Turns are accepted as one batch, with one sync.
     pub(super) fn answer_calls(&mut self) {
         let (mut sends, mut restarts) = (Vec::new(), Vec::new());
         let calls = self.clients.take_calls();
         let keys: Vec<u64> = calls.iter().map(|(key, _)| *key).collect();
-        for (key, payload) in calls {
-            let (trace, admitted) = self.admitted(key, &payload);
+        for (key, QueuedCall { call, .. }) in calls {
+            let (trace, admitted) = self.admitted(key, call);
             match admitted {
-                Ok(Some(Request::Send { submit })) => sends.push((key, trace, submit)),
-                // Last, because a new image knows nothing of the other requests.
-                Ok(Some(Request::Restart)) => restarts.push((key, trace)),
+                Ok(Some(KeeperRequest::Send { submit })) => sends.push((key, trace, submit)),
+                // Restarts come last, because a new image knows nothing of the other requests.
+                Ok(Some(KeeperRequest::Restart)) => restarts.push((key, trace)),
                 Ok(Some(request)) => {
                     self.send_all(std::mem::take(&mut sends));
                     let answer = self.on_request(key, request);
@@ -242,7 +293,7 @@ impl Keeper {
         }
         self.send_all(sends);
         for (key, trace) in restarts {
-            let answer = self.on_request(key, Request::Restart);
+            let answer = self.on_request(key, KeeperRequest::Restart);
             self.reply(key, trace.as_deref(), answer);
         }
         for key in keys {
@@ -252,31 +303,30 @@ impl Keeper {
         }
     }
 
-    pub(super) fn reply(&mut self, key: u64, trace: Option<&str>, answer: Result<Option<Answer>, Problem>) {
+    pub(super) fn reply(
+        &mut self,
+        key: u64,
+        trace: Option<&str>,
+        answer: Result<Option<KeeperAnswer>, Problem>,
+    ) {
         match answer {
             Ok(None) => {}
             Ok(Some(answer)) => self.clients.answer(key, &answer),
             Err(problem) => {
                 tracing::info!(client = key, code = ?problem.code, trace, "refused: {problem}");
-                self.clients.answer(key, &Answer::Problem { problem });
+                self.clients.answer(key, &KeeperAnswer::Problem { problem });
             }
         }
     }
 
-    /// The trace of a request, and the request if its client may ask for that. `None` if the client has withdrawn it.
-    fn admitted(&mut self, key: u64, payload: &[u8]) -> (Option<String>, Result<Option<Request>, Problem>) {
-        let call = match serde_json::from_slice::<Call>(payload) {
-            Ok(call) if call.protocol == PROTOCOL => call,
-            Ok(call) => {
-                let what = format!("this keeper speaks protocol {PROTOCOL}, the client {}", call.protocol);
-                let problem = Problem::new(Code::Unreachable, what)
-                    .hint("use the same version of berth, or end the session with the old one");
-                return (None, Err(problem));
-            }
-            Err(error) => return (None, Err(Problem::new(Code::Usage, format!("not understood: {error}")))),
-        };
+    /// The trace of a request, and the request if its client may make it. `None` if the client has withdrawn it.
+    fn admitted(
+        &mut self,
+        key: u64,
+        call: KeeperCall,
+    ) -> (Option<String>, Result<Option<KeeperRequest>, Problem>) {
         let trace = call.trace.filter(|trace| trace::is_trace(trace));
-        tracing::debug!(client = key, request = %redact::kind(&call.request), trace, "asked");
+        tracing::debug!(client = key, request = %redact::enum_word(&call.request), trace, "asked");
         self.clients.set_place(key, &call.place, self.identity.root());
         if self.is_withdrawn(key, &call.request) {
             tracing::info!(client = key, trace, "withdrawn: the client has hung up");
@@ -294,34 +344,34 @@ impl Keeper {
     /// suspended must not carry the order out later. Reads and hooks order nothing. An owner that leaves a helper may be
     /// about to end and cannot wait, so its leaving counts whenever it is read. A restart changes nothing that a client
     /// could have reported.
-    fn is_withdrawn(&self, key: u64, request: &Request) -> bool {
+    fn is_withdrawn(&self, key: u64, request: &KeeperRequest) -> bool {
         match callers::deed_of(request) {
-            Deed::Look | Deed::Release | Deed::Restart => false,
+            CallerAction::Look | CallerAction::Release | CallerAction::Restart => false,
             _ => self.clients.has_hung_up(key),
         }
     }
 
-    /// Refuses what the caller may not do: an agent does not command its supervisor.
-    fn permitted(&mut self, key: u64, agents: &[String], request: &Request) -> Result<(), Problem> {
+    /// Rejects a request that the caller may not make: an agent does not command its supervisor.
+    fn permitted(&mut self, key: u64, agents: &[String], request: &KeeperRequest) -> Result<(), Problem> {
         let session = self.journal.session();
-        let deed = callers::deed_to(request, session.spec.as_ref(), self.identity.is_helper());
-        if deed == Deed::Look {
+        let deed = admission::deed_to(request, session.spec.as_ref(), self.identity.is_helper());
+        if deed == CallerAction::Look {
             return Ok(());
         }
-        // A keeper begins only in the directory of a session or helper, and a client that asks is there. Were it
-        // otherwise the caller could not be told, and such a caller may only look.
-        let unknown = |what| Problem::new(Code::Bug, format!("it cannot be told who asks: {what}"));
+        // A keeper begins only in the directory of a session or helper, and a client that asks is there. Otherwise
+        // the caller could not be attributed, and such a caller may only read.
+        let unknown = |what| Problem::new(ProblemCode::Bug, format!("cannot identify the caller: {what}"));
         let home = self.identity.home();
         let seen = self.clients.seen(key, &home).ok_or_else(|| unknown("the client is gone"))?;
-        if *seen == Seen::Outside && agents.is_empty() {
+        if *seen == CallerAttribution::Outside && agents.is_empty() {
             return Ok(());
         }
         let seen = seen.clone().and_for(&home, agents);
-        let owner = callers::owner_named(request);
+        let owner = admission::owner_named(request);
         let target = |inside: &SessionId| match (deed, owner) {
-            (Deed::Share | Deed::Release, Some(owner)) => SessionId::parse(owner)
-                .map_or(Target::Stranger, |owner| callers::target_of(&home, inside, &owner)),
-            (Deed::StopHelper, _) => {
+            (CallerAction::Share | CallerAction::Release, Some(owner)) => SessionId::parse(owner)
+                .map_or(ActionTarget::Stranger, |owner| callers::target_of(&home, inside, &owner)),
+            (CallerAction::StopHelper, _) => {
                 let owners = session.sharing.iter().flat_map(|sharing| &sharing.owners);
                 callers::farthest(owners.map(|owner| callers::target_of(&home, inside, &owner.session)))
             }

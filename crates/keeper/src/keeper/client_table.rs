@@ -1,8 +1,9 @@
-//! The clients of one keeper: their connections, what each waits for, and what still has to reach them.
+//! The clients of one keeper: their connections, the requests each waits for, and the frames that still have
+//! to reach them.
 //!
 //! Promise: the number of clients and the bytes that wait for or from them are bounded; a client whose connection fails
 //! is only marked, so that no caller loses one in the middle of its work.
-//! Not here: what a request means (`requests`), one connection ([`Client`]).
+//! Not here: the meaning of a request (`requests`), one connection ([`ConnectedClient`]).
 
 mod sending;
 mod waits;
@@ -14,44 +15,45 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use berth_api::Timestamp;
-use berth_api::frame::Kind;
-use berth_api::message::{Notice, Size};
+use berth_api::frame::FrameKind;
+use berth_api::message::{KeeperCall, KeeperNotice, WindowSize};
 use berth_api::status::AttachedStatus;
 use berth_core::{Actor, Fence};
 use berth_host::clock;
 use berth_journal::Committed;
-use berth_store::history::Stored;
-use berth_store::home::Home;
+use berth_procs::callers::{CallerAttribution, PeerProcess};
+use berth_store::session_view::StoredEvent;
+use berth_store::state_dir::StateDir;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::actor_of;
-use super::client::{Attached, Client, UNFINISHED_BYTES};
+use super::client::{AttachmentState, ConnectedClient, UNFINISHED_BYTES};
 use super::event_loop::{Epoll, FIRST_CLIENT};
-use crate::callers::{Peer, Seen};
-use crate::place;
+use crate::client_place;
 
-/// How many clients may be attached, watch or wait at once.
+/// The number of clients that may be attached, watch or wait at once.
 pub(super) const MAX_LASTING: usize = 64;
-/// How many clients may be connected at once: some room is left for short requests.
+/// The number of clients that may be connected at once: some room is left for short requests.
 pub(super) const MAX_CLIENTS: usize = 96;
-/// How many hooks may wait at once. Each tool of the agent can call its hooks, and other clients need room as well.
+/// The number of hooks that may wait at once. Each tool of the agent can call its hooks, and other clients need
+/// room as well.
 const MAX_WAITING_HOOKS: usize = 16;
 
 /// All clients of a keeper.
 #[derive(Debug)]
 pub(super) struct ClientTable {
     epoll: Epoll,
-    clients: BTreeMap<u64, Client>,
+    clients: BTreeMap<u64, ConnectedClient>,
     next_key: u64,
-    /// Requests that arrived while a batch was in flight, oldest first.
-    calls: VecDeque<(u64, Vec<u8>)>,
-    /// Clients that are to be forgotten at the end of the pass.
+    /// Requests that wait for the next batch, oldest first.
+    calls: VecDeque<(u64, QueuedCall)>,
+    /// Clients to remove at the end of the pass.
     departing: BTreeSet<u64>,
-    /// True while no key of a person may come between a record and what is typed because of it.
+    /// True while no key of a user may come between a record and the text that is typed because of it.
     holds_keys: bool,
 }
 
-/// What a client waits for with an unanswered request.
+/// The kind of an unanswered request that a client waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ClientWait {
     EndOfRun,
@@ -59,9 +61,9 @@ pub(super) enum ClientWait {
     AgentReady,
 }
 
-/// The next thing that a client sent.
+/// The next input of a client.
 #[derive(Debug)]
-pub(super) enum Received {
+pub(super) enum ClientInput {
     /// Keys for the terminal.
     Keys(Vec<u8>),
     Call(Vec<u8>),
@@ -71,10 +73,18 @@ pub(super) enum Received {
     Invalid,
 }
 
-/// A client that was forgotten.
+/// A request that waits for the next batch.
 #[derive(Debug)]
-pub(super) struct Departed {
-    pub(super) attached: Option<Attached>,
+pub(super) struct QueuedCall {
+    pub(super) call: KeeperCall,
+    /// The size of its frame, against the limit for all that wait.
+    pub(super) bytes: usize,
+}
+
+/// A client that was removed.
+#[derive(Debug)]
+pub(super) struct DepartedClient {
+    pub(super) attached: Option<AttachmentState>,
     /// The question whose answer the client waited for.
     pub(super) hook_request: Option<String>,
 }
@@ -108,16 +118,16 @@ impl ClientTable {
 
     /// True as long as the requests that wait are not too long.
     fn has_room_for_calls(&self) -> bool {
-        self.calls.iter().map(|(_, payload)| payload.len()).sum::<usize>() < UNFINISHED_BYTES
+        self.calls.iter().map(|(_, queued)| queued.bytes).sum::<usize>() < UNFINISHED_BYTES
     }
 
-    pub(super) fn add(&mut self, stream: UnixStream, home: &Home) -> io::Result<u64> {
+    pub(super) fn add(&mut self, stream: UnixStream, home: &StateDir) -> io::Result<u64> {
         stream.set_nonblocking(true)?;
         let key = self.next_key;
         let actor = actor_of(&stream)?;
         // Attributed now: the process may have ended by the time its first request is read.
-        let peer = Peer::of(home, &stream)?;
-        let client = Client::new(stream, actor, Some(peer));
+        let peer = PeerProcess::of(home, &stream)?;
+        let client = ConnectedClient::new(stream, actor, Some(peer));
         self.epoll.add_readable(client.as_fd(), key)?;
         self.next_key += 1;
         self.clients.insert(key, client);
@@ -132,12 +142,12 @@ impl ClientTable {
         self.clients.keys().copied().collect()
     }
 
-    /// The clients that have closed their side. What they sent before may still be unread.
+    /// The clients that have closed their side. Frames that they sent before may still be unread.
     pub(super) fn hung_up(&self) -> Vec<u64> {
         let mut polled: Vec<PollFd<'_>> =
             self.clients.values().map(|client| PollFd::new(client, PollFlags::RDHUP)).collect();
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // After an error no client is known to be gone.
+        // If poll fails, no client is known to be gone.
         let _ = poll(&mut polled, Some(&now));
         let is_gone = |polled: &PollFd<'_>| polled.revents().intersects(PollFlags::RDHUP | PollFlags::HUP);
         let gone = self.clients.keys().zip(&polled).filter(|(_, polled)| is_gone(polled));
@@ -145,48 +155,55 @@ impl ClientTable {
     }
 
     pub(super) fn has_hung_up(&self, key: u64) -> bool {
-        self.clients.get(&key).is_some_and(Client::has_hung_up)
+        self.clients.get(&key).is_some_and(ConnectedClient::has_hung_up)
     }
 
-    // Receiving.
+    // Frames from clients.
 
-    /// Reads a client. `None`: nothing is read of it now; `false`: it has closed its side.
+    /// Reads a client. `None` if it may not be read now; `false` if it has closed its side.
     pub(super) fn receive(&mut self, key: u64) -> Option<bool> {
         Some(self.clients.get_mut(&key)?.receive().unwrap_or(false))
     }
 
     /// True unless a request of the client is not answered yet.
-    pub(super) fn is_heard(&self, key: u64) -> bool {
+    pub(super) fn accepts_requests(&self, key: u64) -> bool {
         self.clients.get(&key).is_some_and(|client| !client.has_call)
     }
 
     /// The next whole frame of a client.
-    pub(super) fn next_received(&mut self, key: u64) -> Received {
+    pub(super) fn next_received(&mut self, key: u64) -> ClientInput {
         let Some(client) = self.clients.get_mut(&key).filter(|client| !client.has_call) else {
-            return Received::Nothing;
+            return ClientInput::Nothing;
         };
         match client.next_frame() {
             Ok(Some(frame)) => match frame.kind {
-                Kind::Input => Received::Keys(frame.payload),
-                Kind::Call => Received::Call(frame.payload),
-                Kind::Answer | Kind::Output | Kind::Screen | Kind::Notice => Received::Invalid,
+                FrameKind::Input => ClientInput::Keys(frame.payload),
+                FrameKind::Call => ClientInput::Call(frame.payload),
+                FrameKind::Answer | FrameKind::Output | FrameKind::Screen | FrameKind::Notice => {
+                    ClientInput::Invalid
+                }
             },
-            Ok(None) => Received::Nothing,
-            Err(_) => Received::Invalid,
+            Ok(None) => ClientInput::Nothing,
+            Err(_) => ClientInput::Invalid,
         }
     }
 
-    /// Keeps a request until the batch in flight is on disk. Nothing more is read of its client.
-    pub(super) fn queue_call(&mut self, key: u64, payload: Vec<u8>) {
+    /// Keeps a request for the next batch. Nothing more is read of its client until then.
+    pub(super) fn queue_call(&mut self, key: u64, queued: QueuedCall) {
         self.begin_call(key);
-        self.calls.push_back((key, payload));
+        self.calls.push_back((key, queued));
     }
 
-    pub(super) fn take_calls(&mut self) -> VecDeque<(u64, Vec<u8>)> {
+    /// True if requests wait for the next batch.
+    pub(super) fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    pub(super) fn take_calls(&mut self) -> VecDeque<(u64, QueuedCall)> {
         std::mem::take(&mut self.calls)
     }
 
-    /// From now on nothing is read of the client, until [`Self::end_call`].
+    /// Stops reading frames of the client until [`Self::end_call`].
     pub(super) fn begin_call(&mut self, key: u64) {
         if let Some(client) = self.clients.get_mut(&key) {
             client.has_call = true;
@@ -201,7 +218,7 @@ impl ClientTable {
 
     /// The client with the longest unfinished frame, if all of them together are too long. A client that sends the longest
     /// prompt is not the longest while another client hoards.
-    pub(super) fn hoarder(&self) -> Option<u64> {
+    pub(super) fn longest_unfinished_sender(&self) -> Option<u64> {
         let here = || self.clients.iter().filter(|(key, _)| !self.departing.contains(key));
         let total: usize = here().map(|(_, client)| client.unfinished_bytes()).sum();
         if total <= UNFINISHED_BYTES {
@@ -236,7 +253,7 @@ impl ClientTable {
         self.clients.values().any(|client| client.paused)
     }
 
-    /// Has no key read, or keys read again.
+    /// Stops reading keys, or starts it again.
     pub(super) fn hold_keys(&mut self, on: bool) {
         self.holds_keys = on;
     }
@@ -256,7 +273,7 @@ impl ClientTable {
     /// The clients to wait for while a batch is in flight.
     pub(super) fn polled(&self) -> Vec<(u64, PollFd<'_>)> {
         let polled = |(key, client): (&u64, _)| {
-            Some((*key, PollFd::from_borrowed_fd(Client::as_fd(client), self.interest(*key)?)))
+            Some((*key, PollFd::from_borrowed_fd(ConnectedClient::as_fd(client), self.interest(*key)?)))
         };
         self.clients.iter().filter_map(polled).collect()
     }
@@ -267,15 +284,15 @@ impl ClientTable {
     }
 
     /// True if forgetting the client now would have to be recorded, or it waits for an answer.
-    pub(super) fn leaves_a_trace(&self, key: u64) -> bool {
+    pub(super) fn removal_needs_commit(&self, key: u64) -> bool {
         self.clients
             .get(&key)
             .is_some_and(|client| client.writes() || client.has_call || client.awaits_answer.is_some())
     }
 
-    // Leaving.
+    // Removal of clients.
 
-    /// Marks a client that is to be forgotten.
+    /// Marks a client for removal.
     pub(super) fn depart(&mut self, key: u64) {
         self.departing.insert(key);
     }
@@ -284,10 +301,10 @@ impl ClientTable {
         std::mem::take(&mut self.departing)
     }
 
-    pub(super) fn remove(&mut self, key: u64) -> Option<Departed> {
+    pub(super) fn remove(&mut self, key: u64) -> Option<DepartedClient> {
         let client = self.clients.remove(&key)?;
         self.epoll.remove(&client);
-        Some(Departed { attached: client.attached, hook_request: client.awaits_answer })
+        Some(DepartedClient { attached: client.attached, hook_request: client.awaits_answer })
     }
 
     /// True if something arrived while a batch was in flight.
@@ -303,36 +320,36 @@ impl ClientTable {
 
     /// True once the process that connected has ended.
     pub(super) fn is_gone(&self, key: u64) -> bool {
-        self.clients.get(&key).and_then(|client| client.peer.as_ref()).is_some_and(Peer::is_gone)
+        self.clients.get(&key).and_then(|client| client.peer.as_ref()).is_some_and(PeerProcess::is_gone)
     }
 
-    /// Records where a client says it is, as far as that may be recorded: see [`place`].
+    /// Records the place that a client claims, after checks: see [`place`].
     pub(super) fn set_place(&mut self, key: u64, claim: &str, root: &Path) {
         let Some(client) = self.clients.get_mut(&key) else { return };
         let pid = client.actor.pid;
-        let is_gateway = *client.is_gateway.get_or_insert_with(|| place::is_gateway(root, pid));
-        client.actor.place = place::recorded(claim, is_gateway);
+        let is_gateway = *client.is_gateway.get_or_insert_with(|| client_place::is_gateway(root, pid));
+        client.actor.place = client_place::recorded_place(claim, is_gateway);
     }
 
     /// The sessions that the client is inside of; looked up once.
-    pub(super) fn seen(&mut self, key: u64, home: &Home) -> Option<&Seen> {
+    pub(super) fn seen(&mut self, key: u64, home: &StateDir) -> Option<&CallerAttribution> {
         let client = self.clients.get_mut(&key)?;
         let peer = &client.peer;
         let look = || match peer {
             Some(peer) => peer.look(home),
-            None => Seen::Unseen("nothing is known of the other end".to_owned()),
+            None => CallerAttribution::Unseen("nothing is known of the other end".to_owned()),
         };
         Some(client.seen.get_or_insert_with(look))
     }
 
-    /// A request of the client was accepted: from now on it may send long frames.
+    /// Notes that a request of the client was accepted: from now on it may send long frames.
     pub(super) fn admit(&mut self, key: u64) {
         if let Some(client) = self.clients.get_mut(&key) {
             client.is_known = true;
         }
     }
 
-    // Attached clients.
+    // Attached clients and the right to type.
 
     /// The client's right to type.
     pub(super) fn fence(&self, key: u64) -> Option<Fence> {
@@ -340,7 +357,7 @@ impl ClientTable {
     }
 
     pub(super) fn writes(&self, key: u64) -> bool {
-        self.clients.get(&key).is_some_and(Client::writes)
+        self.clients.get(&key).is_some_and(ConnectedClient::writes)
     }
 
     pub(super) fn has_writer(&self, fence: Fence) -> bool {
@@ -355,41 +372,41 @@ impl ClientTable {
     }
 
     /// The clients whose connection is not known to be gone.
-    fn connected(&self) -> impl Iterator<Item = &Client> {
+    fn connected(&self) -> impl Iterator<Item = &ConnectedClient> {
         let connected = self.clients.iter().filter(|(key, _)| !self.departing.contains(key));
         connected.map(|(_, client)| client)
     }
 
-    /// Attaches a client, or changes its right to type. The screen follows as soon as it can be painted, which is at once
-    /// but for a torn sequence. False if the client is gone.
+    /// Attaches a client, or changes its right to type. The screen follows as soon as it can be painted, which is at
+    /// once except for a torn sequence. False if the client is gone.
     pub(super) fn attach(&mut self, key: u64, fence: Option<Fence>) -> bool {
         let Some(client) = self.clients.get_mut(&key) else { return false };
         let since_ms = client.attached.map_or_else(clock::wall_ms, |attached| attached.since_ms);
-        client.attached = Some(Attached { fence, behind: true, since_ms });
+        client.attached = Some(AttachmentState { fence, behind: true, since_ms });
         true
     }
 
     /// Makes observers of the other clients that could type.
-    pub(super) fn demote_others(&mut self, key: u64, taker: &str, size: Size) {
-        let notice = plain(&Notice::Replaced { by: taker.to_owned(), size });
+    pub(super) fn demote_others(&mut self, key: u64, taker: &str, size: WindowSize) {
+        let notice = plain(&KeeperNotice::Replaced { by: taker.to_owned(), size });
         for (other, client) in &mut self.clients {
             if let Some(attached) = client.attached.as_mut().filter(|attached| attached.fence.is_some())
                 && *other != key
             {
                 // An observer draws from a whole screen.
                 (attached.fence, attached.behind) = (None, true);
-                client.send(Kind::Notice, &notice);
+                client.send(FrameKind::Notice, &notice);
             }
         }
     }
 
-    /// Tells observers of another size, and sends them a fresh screen.
-    pub(super) fn tell_resized(&mut self, size: Size) {
-        let notice = plain(&Notice::Resized { size });
+    /// Sends observers another size and a fresh screen.
+    pub(super) fn tell_resized(&mut self, size: WindowSize) {
+        let notice = plain(&KeeperNotice::Resized { size });
         for client in self.clients.values_mut() {
             if let Some(attached) = client.attached.as_mut().filter(|attached| attached.fence.is_none()) {
                 attached.behind = true;
-                client.send(Kind::Notice, &notice);
+                client.send(FrameKind::Notice, &notice);
             }
         }
     }
@@ -416,10 +433,10 @@ impl ClientTable {
     }
 }
 
-fn notice_of(event: &Committed<Stored>) -> Notice {
-    Notice::Event { seq: event.seq().0, entry: Box::new(event.get().entry()) }
+fn notice_of(event: &Committed<StoredEvent>) -> KeeperNotice {
+    KeeperNotice::Event { seq: event.seq().0, entry: Box::new(event.get().entry()) }
 }
 
-fn plain(notice: &Notice) -> Vec<u8> {
+fn plain(notice: &KeeperNotice) -> Vec<u8> {
     serde_json::to_vec(notice).expect("a notice is plain data")
 }

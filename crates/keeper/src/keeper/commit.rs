@@ -2,31 +2,35 @@
 //!
 //! Promise: one batch is in flight at a time. Until it is on disk, nothing of it is applied, answered, published or acted
 //! upon, and no other batch is decided; requests and reports that arrive are the next batch. Keys, output, screens and
-//! looks need no journal and go on.
-//! Not here: the thread (`commit_pipeline`), what a batch is (`journaled_session`), the answers (`requests`).
+//! reads need no journal and go on. Without a terminal, and while the disk is quick, the loop writes the batch
+//! itself (`sync_pace`).
+//! Not here: the thread (`commit_pipeline`), the contents of a batch (`journaled_session`), the answers (`requests`).
 //! Start with [`Keeper::take`] for inputs that have an answer, [`Keeper::report`] for reports.
 
 use std::os::fd::OwnedFd;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use berth_core::{Command, Observation, Refusal};
 use berth_store::store;
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 
-use super::output_recorder::Until;
+use super::output_recorder::ReadUntil;
 use super::{Keeper, now};
-use crate::journaled_session::{Input, Taken};
+use crate::journaled_session::{CommittedBatch, DecidedBatch, SessionInput, WrittenBatch};
 
 impl Keeper {
-    /// Commits inputs and tells the world what came of them. Returns one answer for each.
-    pub(super) fn take(&mut self, inputs: Vec<Input>) -> Result<Vec<Result<(), Refusal>>, Problem> {
+    /// Commits inputs, publishes the events and starts the effects. Returns one answer for each input.
+    pub(super) fn take(&mut self, inputs: Vec<SessionInput>) -> Result<Vec<Result<(), Refusal>>, Problem> {
         Ok(self.take_batch(inputs)?.answers)
     }
 
-    pub(super) fn take_batch(&mut self, inputs: Vec<Input>) -> Result<Taken, Problem> {
+    pub(super) fn take_batch(&mut self, inputs: Vec<SessionInput>) -> Result<CommittedBatch, Problem> {
         if self.journal.is_busy() {
             debug_assert!(false, "a batch in the middle of another: {inputs:?}");
-            return Err(Problem::new(Code::Bug, "the keeper is still writing the change before this one"));
+            return Err(Problem::new(
+                ProblemCode::Bug,
+                "the keeper is still writing the change before this one",
+            ));
         }
         self.check_lease(&inputs)?;
         self.commit(inputs)
@@ -34,7 +38,7 @@ impl Keeper {
 
     /// Commits one order, which may be refused.
     pub(super) fn order(&mut self, command: Command) -> Result<(), Problem> {
-        let answers = self.take(vec![Input::Command(command)])?;
+        let answers = self.take(vec![SessionInput::Command(command)])?;
         match answers.into_iter().find_map(Result::err) {
             Some(refusal) => Err(self.refused(&refusal)),
             None => Ok(()),
@@ -42,11 +46,11 @@ impl Keeper {
     }
 
     /// Commits inputs whether or not the lease is still held.
-    pub(super) fn commit(&mut self, inputs: Vec<Input>) -> Result<Taken, Problem> {
+    pub(super) fn commit(&mut self, inputs: Vec<SessionInput>) -> Result<CommittedBatch, Problem> {
         let (batch, thread) = self.journal.begin(inputs, now());
         let written = match &thread {
             Some(thread) => thread.write(batch, |done| self.attend(done)),
-            None => batch.write(),
+            None => self.write_here(batch),
         };
         match self.journal.finish(written, thread) {
             Ok(taken) => {
@@ -57,11 +61,21 @@ impl Keeper {
         }
     }
 
-    /// Commits reports. If the journal refuses, they wait: the world will not repeat them.
+    /// Writes a batch while the loop waits. Waiting for a slow disk does not count as a stuck loop.
+    fn write_here(&self, batch: DecidedBatch) -> WrittenBatch {
+        self.event_loop.disarm_watchdog();
+        let written = batch.write();
+        if !self.event_loop.is_undisturbed() {
+            self.arm_watchdog();
+        }
+        written
+    }
+
+    /// Commits reports. If the journal refuses, they wait: the source of a report does not repeat it.
     pub(super) fn report(&mut self, reports: Vec<Observation>) {
         if self.journal.is_busy() {
-            // Part of the next batch.
-            return reports.into_iter().for_each(|report| self.journal.defer(Input::Report(report)));
+            // The reports become part of the next batch.
+            return reports.into_iter().for_each(|report| self.journal.defer(SessionInput::Report(report)));
         }
         let inputs = self.journal.with_waiting(reports);
         if inputs.is_empty() {
@@ -78,12 +92,12 @@ impl Keeper {
         let waited = !self.journal.waiting().is_empty();
         self.report(vec![]);
         if waited && self.journal.waiting().is_empty() && self.journal.session().tells {
-            // What follows from it could not be known when it was told.
+            // The consequences could not be known at the time of the report.
             self.after_edge();
         }
     }
 
-    /// Waits until the batch is written or something else is to do, and does that.
+    /// Waits until the batch is written, and handles other events meanwhile.
     fn attend(&mut self, done: &OwnedFd) {
         let (with_terminal, with_listener) = (self.terminal.polled(), self.clients.has_room());
         let clients = self.clients.polled();
@@ -95,7 +109,7 @@ impl Keeper {
             polled.push(PollFd::new(self.event_loop.listener(), PollFlags::IN));
         }
         polled.extend(clients.into_iter().map(|(_, client)| client));
-        // Waiting is not standing still, however long the disk takes.
+        // Waiting does not count as a stuck loop, even if the disk takes long.
         self.event_loop.disarm_watchdog();
         match poll(&mut polled, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -108,7 +122,7 @@ impl Keeper {
             self.arm_watchdog();
         }
         if found[0].contains(PollFlags::IN) {
-            // The batch is back, or it was before this wait began.
+            // The batch is written, or was before this wait began.
             let _ = rustix::io::read(done, &mut [0; 8]);
         }
         let mut found = found.into_iter().skip(1);
@@ -118,7 +132,7 @@ impl Keeper {
                 self.on_terminal(epoll::EventFlags::OUT);
             }
             if found.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
-                self.read_terminal(Until::Quiet);
+                self.read_terminal(ReadUntil::Quiet);
             }
         }
         if with_listener && found.next().is_some_and(|found| !found.is_empty()) {
@@ -141,13 +155,13 @@ impl Keeper {
         if found.contains(PollFlags::OUT) {
             self.clients.write_now(key);
         } else if !reads && found.intersects(PollFlags::HUP | PollFlags::ERR) {
-            // It hung up. What it sent before that is read afterwards. A client that only has something to say, and is not
-            // heard because another client sent a long request just now, stays.
+            // The client hung up. Frames that it sent before that are read afterwards. A client that merely has
+            // something to send, and is not read because another client sent a long request just now, stays.
             self.clients.depart(key);
         }
     }
 
-    /// True if something waits that arrived while a batch was in flight.
+    /// True if inputs arrived while a batch was in flight and wait.
     pub(super) fn has_deferred(&self) -> bool {
         self.journal.has_deferred() || self.clients.has_news()
     }
@@ -158,9 +172,9 @@ impl Keeper {
         let mut reports = Vec::new();
         for input in self.journal.take_deferred() {
             match input {
-                Input::Report(report) => reports.push(report),
-                // A note that the disk refuses is lost; such a note is about the disk or comes again.
-                Input::Note(_) | Input::Command(_) => drop(self.take(vec![input])),
+                SessionInput::Report(report) => reports.push(report),
+                // A note that the disk rejects is lost; such a note is about the disk or comes again.
+                SessionInput::Note(_) | SessionInput::Command(_) => drop(self.take(vec![input])),
             }
         }
         if !reports.is_empty() {

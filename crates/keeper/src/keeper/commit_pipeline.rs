@@ -15,27 +15,28 @@ use std::time::{Duration, Instant};
 
 use berth_api::Problem;
 use berth_api::turn::TurnView;
-use berth_core::{Effect, Epoch, Now, Observation, Phase, Refusal, Session};
+use berth_core::{ClockReading, Effect, Epoch, Observation, Refusal, RunPhase, Session};
 use berth_host::clock;
-use berth_host::identity::Identity;
+use berth_host::identity::ProcessIdentity;
 use berth_store::claim::AppendError;
 use berth_store::store::Lease;
-use berth_store::{History, killpoint};
+use berth_store::{SessionView, killpoint};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::lease_loss::LeaseLoss;
+use super::sync_pace::SyncPace;
 use super::waiting_reports::WaitingReports;
-use crate::journaled_session::{Batch, Input, JournaledSession, Taken, Written};
+use crate::journaled_session::{CommittedBatch, DecidedBatch, JournaledSession, SessionInput, WrittenBatch};
 
 /// The thread encodes and writes batches, and does nothing else.
 const STACK_BYTES: usize = 256 * 1024;
-/// How long the loop looks for a written batch before it waits for the kernel to say so. Most disks are quicker, and being
-/// woken twice costs as much as a quick sync.
+/// The time that the loop spins for a written batch before it sleeps until the kernel wakes it. Most disks are
+/// quicker, and being woken twice costs as much as a quick sync.
 const QUICK_SYNC: Duration = Duration::from_micros(300);
 /// How long to wait before what the disk refused is tried again.
 const RETRY_MS: u64 = 1000;
 
-/// One session's state and journal, and everything that waits to get into it.
+/// One session's state and journal, and all inputs that wait to get into it.
 #[derive(Debug)]
 pub(super) struct CommitPipeline {
     session: JournaledSession,
@@ -44,18 +45,19 @@ pub(super) struct CommitPipeline {
     lease_loss: Option<LeaseLoss>,
     thread: Option<JournalThread>,
     is_busy: bool,
+    pace: SyncPace,
     /// Inputs that arrived while a batch was in flight.
-    deferred: Vec<Input>,
+    deferred: Vec<SessionInput>,
     waiting: WaitingReports,
-    /// When to try again what the disk refused, on the boot clock.
+    /// The time of the next attempt after the disk refused a write, on the boot clock.
     retry_at_ms: Option<u64>,
 }
 
 /// The thread that writes the journal. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct JournalThread {
-    batches: SyncSender<Batch>,
-    written: Receiver<Written>,
+    batches: SyncSender<DecidedBatch>,
+    written: Receiver<WrittenBatch>,
     /// Readable when a batch was written and the loop waits for it.
     done: OwnedFd,
     /// True while the loop waits for the kernel to say that a batch was written.
@@ -70,6 +72,7 @@ impl CommitPipeline {
             lease_loss: None,
             thread: None,
             is_busy: false,
+            pace: SyncPace::new(),
             deferred: Vec::new(),
             waiting: WaitingReports::default(),
             retry_at_ms: None,
@@ -84,7 +87,7 @@ impl CommitPipeline {
         }
     }
 
-    pub(super) fn history(&self) -> &History {
+    pub(super) fn history(&self) -> &SessionView {
         self.session.history()
     }
 
@@ -108,7 +111,7 @@ impl CommitPipeline {
     }
 
     /// The first refusal among the answers to a batch. Nothing is taken.
-    pub(super) fn refusal(&self, inputs: &[Input], now: Now) -> Option<Refusal> {
+    pub(super) fn refusal(&self, inputs: &[SessionInput], now: ClockReading) -> Option<Refusal> {
         self.session.refusal(inputs, now)
     }
 
@@ -127,27 +130,44 @@ impl CommitPipeline {
         self.is_busy
     }
 
-    /// Decides a batch, which is written with [`JournalThread::write`] or by the caller.
-    pub(super) fn begin(&mut self, inputs: Vec<Input>, now: Now) -> (Batch, Option<JournalThread>) {
+    /// Decides a batch, which is written with [`JournalThread::write`]; or by the caller, if nothing is to be written, or
+    /// if the disk is quick and no terminal waits meanwhile. Handing a batch over costs as much as a quick sync.
+    pub(super) fn begin(
+        &mut self,
+        inputs: Vec<SessionInput>,
+        now: ClockReading,
+    ) -> (DecidedBatch, Option<JournalThread>) {
+        let has_terminal = self.session().has_terminal();
         let batch = self.session.begin(inputs, now);
-        let thread = if batch.is_empty() { None } else { self.thread.take() };
+        let by_caller = batch.is_empty() || (!has_terminal && self.is_disk_quick());
+        let thread = if by_caller { None } else { self.thread.take() };
         self.is_busy = thread.is_some();
         (batch, thread)
+    }
+
+    /// True if the disk has been quick for some time. A test that can hold a sync has a slow disk.
+    fn is_disk_quick(&self) -> bool {
+        self.pace.is_quick() && !killpoint::may_hold("sync")
     }
 
     /// Applies what the journal took, and takes the thread back.
     pub(super) fn finish(
         &mut self,
-        written: Written,
+        written: WrittenBatch,
         thread: Option<JournalThread>,
-    ) -> Result<Taken, AppendError> {
+    ) -> Result<CommittedBatch, AppendError> {
         self.is_busy = false;
         self.thread = thread.or(self.thread.take());
-        self.session.finish(written)
+        let took = written.took();
+        let taken = self.session.finish(written);
+        if !taken.as_ref().is_ok_and(|taken| taken.events.is_empty()) {
+            self.pace.note(took, taken.is_err());
+        }
+        taken
     }
 
     /// Keeps an input for the batch after the one in flight.
-    pub(super) fn defer(&mut self, input: Input) {
+    pub(super) fn defer(&mut self, input: SessionInput) {
         self.deferred.push(input);
     }
 
@@ -155,15 +175,15 @@ impl CommitPipeline {
         !self.deferred.is_empty()
     }
 
-    pub(super) fn take_deferred(&mut self) -> Vec<Input> {
+    pub(super) fn take_deferred(&mut self) -> Vec<SessionInput> {
         std::mem::take(&mut self.deferred)
     }
 
     /// Adds reports to those that wait for the journal. Returns all of them, as one batch.
-    pub(super) fn with_waiting(&mut self, reports: Vec<Observation>) -> Vec<Input> {
+    pub(super) fn with_waiting(&mut self, reports: Vec<Observation>) -> Vec<SessionInput> {
         let epoch = self.epoch();
         self.waiting.add(reports, epoch);
-        self.waiting.iter().cloned().map(Input::Report).collect()
+        self.waiting.iter().cloned().map(SessionInput::Report).collect()
     }
 
     /// The reports that the journal has not taken yet.
@@ -184,12 +204,14 @@ impl CommitPipeline {
     /// When the patience with a run that was asked to end is over, on the boot clock.
     pub(super) fn kill_at_ms(&self) -> Option<u64> {
         match &self.session().phase {
-            Phase::Ending(ending) if !ending.killed && !self.has_reported_tick() => {
+            RunPhase::Ending(ending) if !ending.killed && !self.has_reported_tick() => {
                 Some(ending.kill_at_boot_ms)
             }
-            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. } => {
-                None
-            }
+            RunPhase::New
+            | RunPhase::Starting
+            | RunPhase::Running { .. }
+            | RunPhase::Ending(_)
+            | RunPhase::Ended { .. } => None,
         }
     }
 
@@ -198,12 +220,12 @@ impl CommitPipeline {
         self.session().idle_end_boot_ms().filter(|_| !self.has_reported_tick())
     }
 
-    /// Has what the disk refused tried again in a moment.
+    /// Schedules another attempt of the writes that the disk refused.
     pub(super) fn retry_soon(&mut self) {
         self.retry_at_ms = Some(clock::boot_ms() + RETRY_MS);
     }
 
-    /// When to try again, on the boot clock.
+    /// The time of the next attempt, on the boot clock.
     pub(super) fn retry_at_ms(&self) -> Option<u64> {
         self.retry_at_ms
     }
@@ -215,7 +237,7 @@ impl CommitPipeline {
 
     /// Writes the keeper and its run into the lease. The journal has both as well, so a failure costs only the comfort of
     /// the next reader.
-    pub(super) fn sign_lease(&self, holder: &Identity) {
+    pub(super) fn sign_lease(&self, holder: &ProcessIdentity) {
         let _ = self.lease.sign(holder, self.epoch().0);
     }
 
@@ -242,7 +264,7 @@ impl CommitPipeline {
         (self.lease.file().as_fd().as_raw_fd(), self.lease.dir_lock().as_fd().as_raw_fd())
     }
 
-    /// Writes a snapshot if the last one is old. Nothing waits for it.
+    /// Writes a snapshot if the last one is old. No caller depends on it.
     pub(super) fn write_snapshot(&mut self) {
         self.session.write_snapshot();
     }
@@ -250,7 +272,7 @@ impl CommitPipeline {
     /// Closes the journal so that later damage can be told from a torn end, and returns the lease.
     pub(super) fn close(mut self) -> Lease {
         if self.is_disowned() {
-            self.session.derive_no_more();
+            self.session.stop_derived_files();
         }
         // Sealing is a courtesy to the next reader; the events themselves are on disk.
         let _ = self.session.close();
@@ -277,7 +299,7 @@ impl JournalThread {
     fn start() -> io::Result<Self> {
         let done = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let wakes = WakeOnDrop(done.try_clone()?);
-        let (batches, incoming) = sync_channel::<Batch>(1);
+        let (batches, incoming) = sync_channel::<DecidedBatch>(1);
         let (outgoing, written) = sync_channel(1);
         let is_awaited = Arc::new(AtomicBool::new(false));
         let awaited = Arc::clone(&is_awaited);
@@ -285,7 +307,7 @@ impl JournalThread {
             // If the thread panics, its end of the channel is closed first, and then the loop is woken.
             let (wakes, outgoing) = (wakes, outgoing);
             for batch in incoming {
-                killpoint::held("sync");
+                killpoint::wait_if_armed("sync");
                 if outgoing.send(batch.write()).is_err() {
                     return;
                 }
@@ -301,7 +323,7 @@ impl JournalThread {
     }
 
     /// Brings a batch to the disk, and calls `attend` again and again until it is there.
-    pub(super) fn write(&self, batch: Batch, mut attend: impl FnMut(&OwnedFd)) -> Written {
+    pub(super) fn write(&self, batch: DecidedBatch, mut attend: impl FnMut(&OwnedFd)) -> WrittenBatch {
         self.batches.send(batch).expect("the thread lives as long as its channel");
         let began_at = Instant::now();
         while began_at.elapsed() < QUICK_SYNC {
@@ -324,7 +346,7 @@ impl JournalThread {
     }
 
     /// The batch, if it was written.
-    fn written(&self) -> Option<Written> {
+    fn written(&self) -> Option<WrittenBatch> {
         match self.written.try_recv() {
             Ok(written) => Some(written),
             Err(TryRecvError::Empty) => None,

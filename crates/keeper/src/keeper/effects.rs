@@ -1,31 +1,34 @@
-//! Effects: what the committed state owes the world is performed, each once.
+//! Effects: performs the actions that the committed state requires, each once.
 //!
-//! Promise: a turn is recorded as delivered before the agent hears of it, and said once; the agent has read what others said
-//! before it, as far as the record shows that.
+//! Promise: a turn is recorded as delivered before the agent gets it, and is sent once; the agent has read the
+//! messages of other programs before it, as far as the record shows that.
 //! Not here: which effects are owed (`berth_core`), the processes (`run_supervisor`), how a turn is typed (`tui_turns`).
 //! Start with [`Keeper::settle`].
 
 use std::io;
 
-use berth_core::{Command, Effect, Epoch, Observation, Origin, Phase, Process, Reply, Spec};
-use berth_driver::Begin;
-use berth_store::conversations::LOCK_PATIENCE;
+use berth_conversations::injected_hooks::{self, trust};
+use berth_core::{
+    ChosenReply, Command, ConversationOrigin, Effect, Epoch, Observation, ProcessRef, RunPhase, SessionSpec,
+};
+use berth_driver::ConversationStart;
+use berth_store::conversation_locks::LOCK_PATIENCE;
 use berth_store::killpoint;
 
 use super::Keeper;
-use super::conversation_mark::Reader;
-use super::tui_turns::Typable;
-use crate::carried::{self, trust};
-use crate::driver::{self, pipes, pty};
-use crate::journaled_session::Input;
+use super::external_writes::ComparedSession;
+use super::tui_turns::TypingDecision;
+use crate::agent_launch::{self, pipes, pty};
+use crate::journaled_session::SessionInput;
 
-/// What stands for a conversation that has no id when its session is made, in the command that goes on with it.
+/// The placeholder for the id of a conversation that has none when its session is made, in the command that goes
+/// on with it.
 const ID_PLACE: &str = "{id}";
 
 impl Keeper {
-    /// Performs what is owed and not yet done, until nothing is.
+    /// Performs the effects that are due and not yet done, until none is left.
     pub(super) fn settle(&mut self) {
-        // One at a time: what it brings about may leave the others unowed.
+        // One at a time: after one effect the others may not be due any more.
         while let Some(effect) = self.run.next_effect(self.journal.owed()) {
             self.perform(&effect);
         }
@@ -53,8 +56,8 @@ impl Keeper {
             Effect::Interrupt { turn } => self.interrupt_turn(*turn),
             Effect::NextRun { .. } => self.next_run(),
             Effect::Leave => {
-                // Before any client hears that it is over: a client that asks then finds no keeper, rather than one
-                // that no longer answers, and a look at the host finds no group.
+                // This comes before any client hears that the run is over: a client that asks then finds no keeper,
+                // rather than one that no longer answers, and a look at the host finds no group.
                 self.identity.files().remove_socket();
                 self.run.remove_boundary();
                 self.event_loop.leave();
@@ -79,43 +82,42 @@ impl Keeper {
         self.report([report].into_iter().chain(carried).collect());
     }
 
-    /// Starts the agent, and says whether it can be heard. The error is for people.
+    /// Starts the agent, and returns whether its hooks or its protocol report turns. The error is for people.
     fn start_agent(
         &mut self,
         epoch: Epoch,
         carried: &mut Option<Observation>,
-    ) -> Result<(Process, io::Result<()>), String> {
+    ) -> Result<(ProcessRef, io::Result<()>), String> {
         let spec = self.journal.session().spec.clone().unwrap_or_default();
         let variables = self.identity.variables(epoch);
         let root = self.identity.root();
         let begin = self.conversation.begin();
-        // The hooks that its agent takes along are no part of the record: the next run has those of the program that
-        // starts it.
+        // The agent's hooks are not part of the record: the next run has those of the program that starts it.
         if spec.takes_turns() {
-            let driver = driver::of(&spec.driver, self.identity.session())
+            let driver = agent_launch::of(&spec.driver, self.identity.session())
                 .ok_or_else(|| format!("this version of berth knows no driver called `{}`", spec.driver))?;
-            let command = carried::with_hooks(root, &spec, driver.command_line(&spec.command, begin));
+            let command = injected_hooks::with_hooks(root, &spec, driver.command_line(&spec.command, begin));
             let (pipes, agent) = pipes::start(&self.run.launch(&spec, &command, &variables))?;
             return Ok((agent, self.talk_to(driver, pipes)));
         }
-        let command = carried::with_hooks(root, &spec, terminal_command(&spec, begin));
+        let command = injected_hooks::with_hooks(root, &spec, terminal_command(&spec, begin));
         *carried = trust::tells(&spec, &command).then_some(Observation::HooksCarried { epoch });
         let size = self.terminal.size();
         let (terminal, agent) = pty::start(&self.run.launch(&spec, &command, &variables), size)?;
         Ok((agent, self.watch_terminal(terminal)))
     }
 
-    pub(super) fn watch_terminal(&mut self, terminal: pty::Terminal) -> io::Result<()> {
+    pub(super) fn watch_terminal(&mut self, terminal: pty::AgentPty) -> io::Result<()> {
         self.terminal.watch(terminal)?;
         self.output.set_size(self.terminal.size());
         Ok(())
     }
 
-    /// Says goodbye to an agent on pipes. True if it may leave by itself, so that there is no hurry.
+    /// Asks an agent on pipes to exit. True if it may exit by itself, so that there is no hurry.
     fn say_goodbye(&mut self) -> bool {
         let session = self.journal.session();
         let is_busy = session.turns.current.is_some();
-        let is_gone = matches!(&session.phase, Phase::Ending(ending) if ending.exit.is_some());
+        let is_gone = matches!(&session.phase, RunPhase::Ending(ending) if ending.exit.is_some());
         let Some(agent) = &mut self.agent else { return false };
         if is_gone || agent.is_leaving() {
             return false;
@@ -125,16 +127,16 @@ impl Keeper {
         !is_busy
     }
 
-    // Turns.
+    // Turns of the agent.
 
     /// Gives the turn that is due to the agent, unless another program is writing its conversation.
     fn deliver_turn(&mut self, turn: u64) {
         killpoint::reached("due");
-        // The cheap question first: it is asked again and again while a terminal is not ready.
+        // The cheap check comes first: it is repeated often while a terminal is not ready.
         match self.tui_turns.typable(self.journal.session(), &mut self.terminal) {
-            Typable::Now => {}
-            Typable::Later => return,
-            Typable::Held(hold) => return self.report(vec![Observation::Held { hold }]),
+            TypingDecision::Now => {}
+            TypingDecision::Later => return,
+            TypingDecision::Held(hold) => return self.report(vec![Observation::Held { hold }]),
         }
         if let Some(report) = self.obstacle(turn) {
             return self.report(vec![report]);
@@ -142,8 +144,8 @@ impl Keeper {
         let output_from = self.output.end();
         self.conversation.note_given(output_from);
         self.with_keys_held(|keeper| {
-            // If the disk is full, it is tried again when there may be room; see `on_time`.
-            match keeper.take(vec![Input::Command(Command::Deliver { turn, output_from })]) {
+            // If the disk is full, delivery is tried again when there may be room; see `on_time`.
+            match keeper.take(vec![SessionInput::Command(Command::Deliver { turn, output_from })]) {
                 Ok(_) if keeper.journal.owed().contains(&Effect::Say { turn }) => {
                     keeper.run.note_performed(Effect::Say { turn });
                     keeper.say_turn(turn);
@@ -154,21 +156,25 @@ impl Keeper {
         });
     }
 
-    /// What others do in the conversation, or did, that the agent has to know of before it gets this turn.
+    /// An obstacle to delivering this turn: another program writes the conversation, or wrote text that the agent
+    /// must read first.
     fn obstacle(&mut self, turn: u64) -> Option<Observation> {
         if let Some(known) = self.journal.session().conversation.clone() {
-            // It changed, and another session had the right to write it then.
+            // The conversation changed while another session had the right to write it.
             let held = self.enter(known.id, LOCK_PATIENCE).into_hold();
             if held.is_some() {
                 return held;
             }
         }
-        let reader =
-            Reader { identity: &self.identity, handle: self.handle_name(), output_end: self.output.end() };
+        let reader = ComparedSession {
+            identity: &self.identity,
+            handle: self.handle_name(),
+            output_end: self.output.end(),
+        };
         self.conversation.obstacle(turn, self.journal.session(), &reader)
     }
 
-    /// Says a turn's prompt. What is recorded as delivered is said once.
+    /// Sends a turn's prompt. A turn that is recorded as delivered is sent once.
     fn say_turn(&mut self, turn: u64) {
         killpoint::reached("delivered");
         let session = self.journal.session();
@@ -198,7 +204,7 @@ impl Keeper {
     }
 
     /// Gives an agent on pipes the answer to its question.
-    pub(super) fn answer_agent(&mut self, request: &str, reply: &Reply) {
+    pub(super) fn answer_agent(&mut self, request: &str, reply: &ChosenReply) {
         if let Some(agent) = &mut self.agent {
             let out = agent.answer(request, reply);
             self.heed(out);
@@ -208,16 +214,16 @@ impl Keeper {
 
 /// The command of an agent in a terminal. It goes on with the conversation that the agent had last, which may be another one
 /// than the first: the first one's id is on the session's own command line.
-fn terminal_command(spec: &Spec, begin: &Begin) -> Vec<String> {
+fn terminal_command(spec: &SessionSpec, begin: &ConversationStart) -> Vec<String> {
     let first = match &spec.origin {
-        Origin::Named(first) | Origin::Resumed(first) => Some(first),
-        Origin::New | Origin::Forked(_) => None,
+        ConversationOrigin::Named(first) | ConversationOrigin::Resumed(first) => Some(first),
+        ConversationOrigin::New | ConversationOrigin::Forked(_) => None,
     };
     let (words, id, goes_on) = match begin {
-        Begin::Resume { id } if !spec.again.is_empty() => (&spec.again, Some(id), true),
-        Begin::Resume { id } => (&spec.command, Some(id), false),
-        Begin::New { id } => (&spec.command, id.as_ref(), false),
-        Begin::Fork { .. } => (&spec.command, None, false),
+        ConversationStart::Resume { id } if !spec.again.is_empty() => (&spec.again, Some(id), true),
+        ConversationStart::Resume { id } => (&spec.command, Some(id), false),
+        ConversationStart::New { id } => (&spec.command, id.as_ref(), false),
+        ConversationStart::Fork { .. } => (&spec.command, None, false),
     };
     let Some(id) = id else { return words.clone() };
     let word = |word: &String| match first {
@@ -238,22 +244,22 @@ mod tests {
 
     #[test]
     fn a_terminals_agent_goes_on_with_the_conversation_it_had_last() {
-        let spec = |origin: Origin, command: &str, again: &str| Spec {
+        let spec = |origin: ConversationOrigin, command: &str, again: &str| SessionSpec {
             origin,
             command: words(command),
             again: words(again),
-            ..Spec::default()
+            ..SessionSpec::default()
         };
-        let resume = |id: &str| Begin::Resume { id: id.to_owned() };
-        let new = |id: Option<&str>| Begin::New { id: id.map(str::to_owned) };
+        let resume = |id: &str| ConversationStart::Resume { id: id.to_owned() };
+        let new = |id: Option<&str>| ConversationStart::New { id: id.map(str::to_owned) };
         let named = spec(
-            Origin::Named("one".to_owned()),
+            ConversationOrigin::Named("one".to_owned()),
             "claude --session-id one",
             "claude --resume one --model {id}",
         );
-        let codex = spec(Origin::New, "codex", "codex resume {id}");
-        let resumed = spec(Origin::Resumed("one".to_owned()), "codex resume one", "");
-        let other = spec(Origin::New, "mine {id}", "");
+        let codex = spec(ConversationOrigin::New, "codex", "codex resume {id}");
+        let resumed = spec(ConversationOrigin::Resumed("one".to_owned()), "codex resume one", "");
+        let other = spec(ConversationOrigin::New, "mine {id}", "");
         for (spec, begin, expected) in [
             (&named, new(Some("one")), "claude --session-id one"),
             (&named, resume("one"), "claude --resume one --model {id}"),

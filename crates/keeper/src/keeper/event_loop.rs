@@ -2,7 +2,7 @@
 //!
 //! Promise: a pass of the loop that takes too long replaces the program in place, unless that would lose words that are
 //! on their way to the agent.
-//! Not here: what follows from an event ([`super::Keeper::handle`]).
+//! Not here: the reaction to an event ([`super::Keeper::handle`]).
 
 use std::ffi::OsString;
 use std::io;
@@ -28,7 +28,7 @@ pub(super) const BOUNDARY: u64 = 3;
 pub(super) const AGENT_OUT: u64 = 4;
 pub(super) const AGENT_IN: u64 = 5;
 pub(super) const FIRST_CLIENT: u64 = 16;
-/// Tokens from here on are of owners.
+/// Tokens from this one on belong to owners.
 pub(super) const FIRST_OWNER: u64 = 1 << 63;
 
 /// The descriptors that the loop waits for. Each part registers its own.
@@ -48,11 +48,11 @@ impl Epoll {
         self.add(fd, token, epoll::EventFlags::IN)
     }
 
-    /// Changes what is waited for at a descriptor; adds it if it was removed.
+    /// Changes the events to wait for at a descriptor; adds the descriptor if it was removed.
     pub(super) fn change(&self, fd: impl AsFd, token: u64, flags: epoll::EventFlags) {
         let data = epoll::EventData::new_u64(token);
-        // A hang-up is reported of each registered descriptor, wanted or not: a descriptor of which nothing is wanted must
-        // not be registered, or the loop spins.
+        // A hang-up is reported for each registered descriptor, wanted or not: a descriptor without wanted events
+        // must not be registered, or the loop spins.
         let _ = match epoll::modify(&*self.0, &fd, data, flags) {
             Ok(()) if flags.is_empty() => epoll::delete(&*self.0, &fd),
             Err(rustix::io::Errno::NOENT) if !flags.is_empty() => epoll::add(&*self.0, &fd, data, flags),
@@ -60,7 +60,7 @@ impl Epoll {
         };
     }
 
-    /// Changes what is waited for at a registered descriptor, of which a hang-up must be reported all the same.
+    /// Changes the events to wait for at a registered descriptor whose hang-ups must always be reported.
     pub(super) fn modify(&self, fd: impl AsFd, token: u64, flags: epoll::EventFlags) {
         let _ = epoll::modify(&*self.0, fd, epoll::EventData::new_u64(token), flags);
     }
@@ -130,12 +130,12 @@ impl EventLoop {
         self.watchdog.is_some()
     }
 
-    /// Takes another image along from now on: these arguments, and these descriptors.
+    /// Sets the arguments and descriptors of the next image.
     pub(super) fn install_watchdog(&mut self, args: &[OsString], keep: &[RawFd]) {
         self.watchdog = Watchdog::install(args, keep).ok();
     }
 
-    /// Gives the loop a limited time from now on.
+    /// Starts the timeout of a pass of the loop.
     pub(super) fn arm_watchdog(&self) {
         if let Some(watchdog) = &self.watchdog {
             watchdog.arm(killpoint::stuck_after(STUCK_AFTER));

@@ -1,49 +1,54 @@
-//! Hooks of the agent in the terminal: whose they are, what follows for the session, and which of them wait for an answer.
+//! Hooks of the agent in the terminal: their attribution, their effects on the session, and the hooks that wait
+//! for an answer.
 //!
-//! Promise: a hook counts only if it comes from the run's own agent, which is looked up and not told. The agent shows its
-//! question while a hook waits, and the first answer counts; a hook is told as soon as its question is closed. A hook that
-//! leaves, or whose keeper does, leaves the question to the terminal: nothing hangs on it.
-//! Not here: what the keeper knows of the terminal's agent (`tui_turns`), what the agent reads (`verbs::hook`).
+//! Promise: a hook counts only if it comes from the run's own agent, by evidence and not by its word. The agent shows
+//! its question while a hook waits, and the first answer counts; a hook is answered as soon as its question is
+//! closed. If a hook or its keeper ends, the question stays in the terminal: nothing depends on the hook.
+//! Not here: the state of the terminal's agent (`tui_turns`), the agent's formats (`verbs::hook`).
 //! Start with [`Keeper::on_hook`].
 
 use std::time::Duration;
 
 use berth_api::Problem;
-use berth_api::hook::{self, Report};
-use berth_api::message::{Answer, Notice};
-use berth_core::{Command, Event, Hold, Observation, Session, Told, TurnState};
+use berth_api::hook::{self, HookReport};
+use berth_api::message::{KeeperAnswer, KeeperNotice};
+use berth_core::{Command, Event, Observation, QueueHold, Session, TerminalReport, TurnProgress};
 use berth_host::clock;
 use berth_journal::Committed;
-use berth_store::conversations::LOCK_PATIENCE;
-use berth_store::history::Stored;
+use berth_procs::hook_ancestry;
+use berth_store::conversation_locks::LOCK_PATIENCE;
+use berth_store::session_view::StoredEvent;
 
 use super::Keeper;
 use super::tui_turns::{EndVerdict, ReportedEnd, TuiTurns, traits_of, turn_to_prove};
-use crate::ancestry;
-use crate::journaled_session::Input;
+use crate::journaled_session::SessionInput;
 
-/// The agents' word for opening their own conversation again because that was made shorter.
+/// The reason that agents give for opening their own conversation again after a compaction.
 const COMPACTS: &str = "compact";
 
 impl Keeper {
-    /// Takes what an agent tells, if it is this run's.
-    pub(super) fn on_hook(&mut self, key: u64, mut report: Report) -> Result<Option<Answer>, Problem> {
+    /// Accepts a report of an agent, if it is this run's.
+    pub(super) fn on_hook(
+        &mut self,
+        key: u64,
+        mut report: HookReport,
+    ) -> Result<Option<KeeperAnswer>, Problem> {
         let is_own = self.is_own_hook(key, &report);
-        // The agent waits, and learns nothing from the answer: whose hook it is can be seen only while it waits, and
-        // that is all it has to wait for. What it told is recorded before any other client is answered.
-        // But a hook that asks may wait for the answer: its agent shows the question meanwhile.
+        // The agent waits, and the answer tells it nothing: its process can be attributed only while it waits, and
+        // that is all it has to wait for. Its report is recorded before any other client is answered. But a hook that
+        // asks may wait for the answer: its agent shows the question meanwhile.
         let may_wait = is_own && self.clients.has_room_for_hook();
-        if let hook::Told::NeedsYou { waits, .. } = &mut report.told {
+        if let hook::HookEvent::NeedsYou { waits, .. } = &mut report.told {
             *waits &= may_wait;
         }
-        let waits = matches!(report.told, hook::Told::NeedsYou { waits: true, .. });
+        let waits = matches!(report.told, hook::HookEvent::NeedsYou { waits: true, .. });
         if !waits {
-            self.clients.answer(key, &Answer::Heard);
+            self.clients.answer(key, &KeeperAnswer::Heard);
             self.flush(key);
         }
         let asked_before = self.tui_turns.asked();
         if is_own {
-            // It is told once, and a new image would not know of it.
+            // A report comes once, and a new image would not know of it.
             self.undisturbed(|keeper| keeper.hear_hook(report));
         }
         if waits {
@@ -53,7 +58,7 @@ impl Keeper {
         Ok(None)
     }
 
-    fn is_own_hook(&self, key: u64, report: &Report) -> bool {
+    fn is_own_hook(&self, key: u64, report: &HookReport) -> bool {
         let session = self.journal.session();
         let kind = session.spec.as_ref().map(|spec| spec.conversation.as_str());
         let is_ours = session.has_terminal() && !report.kind.is_empty() && kind == Some(report.kind.as_str());
@@ -61,28 +66,28 @@ impl Keeper {
         let Some((agent, peer)) = agent.zip(self.clients.actor(key).map(|actor| actor.pid)) else {
             return false;
         };
-        // What was seen is about this client only if its process still has its number.
-        let is_own = ancestry::is_told_by(peer, agent) && !self.clients.is_gone(key);
+        // The evidence is about this client only if its process still has its pid.
+        let is_own = hook_ancestry::is_reported_by(peer, agent) && !self.clients.is_gone(key);
         tracing::debug!(peer, agent, own = is_own, "a hook");
         is_own
     }
 
-    fn hear_hook(&mut self, report: Report) {
+    fn hear_hook(&mut self, report: HookReport) {
         if let Some(why) = report.held_up {
             // The guard kept the agent from taking a prompt.
-            let reports = self.tui_turns.held_up(why, &mut self.terminal);
+            let reports = self.tui_turns.end_blocked_turn(why, &mut self.terminal);
             self.report(reports);
             return self.after_edge();
         }
         let session = self.journal.session();
-        // The second report of an end, where its hooks are trusted, may come when the next turn has begun. Where they are
-        // not, something was said, and its signs tell in which conversation.
-        let is_ended = matches!(report.told, hook::Told::Stopped { .. });
+        // Where hooks are trusted, the second report of an end may come when the next turn has begun. Otherwise a
+        // message was sent, and the agent's signs tell in which conversation.
+        let is_ended = matches!(report.told, hook::HookEvent::Stopped { .. });
         if is_ended && traits_of(session).tells_ends_twice && report.transcript.is_none() {
             return self.look_for_conversation();
         }
-        let Report { conversation_id, at_ms, told, model, .. } = report;
-        let opens = matches!(told, hook::Told::Started { .. } | hook::Told::Prompt { .. });
+        let HookReport { conversation_id, at_ms, told, model, .. } = report;
+        let opens = matches!(told, hook::HookEvent::Started { .. } | hook::HookEvent::Prompt { .. });
         if !opens && self.tui_turns.is_of_another_conversation(&conversation_id, session) {
             return;
         }
@@ -91,10 +96,10 @@ impl Keeper {
         }
         let epoch = self.journal.epoch();
         let mut reports = Vec::new();
-        // An agent that opens a conversation reads all of it, unless it only makes what it has shorter.
-        let reads = matches!(&told, hook::Told::Started { how } if how != COMPACTS);
-        // What was closed is no longer written; what is open next is told in a moment.
-        if !matches!(told, hook::Told::Ended { .. }) {
+        // An agent that opens a conversation reads all of it, except after a compaction.
+        let reads = matches!(&told, hook::HookEvent::Started { how } if how != COMPACTS);
+        // A closed conversation is no longer written; the next one is reported in a moment.
+        if !matches!(told, hook::HookEvent::Ended { .. }) {
             reports = self.follow_conversation(conversation_id, opens, reads);
         }
         self.tui_turns.note_hook(&told, at_ms);
@@ -106,23 +111,23 @@ impl Keeper {
         self.after_edge();
     }
 
-    fn understand_hook(&mut self, told: hook::Told, at_ms: u64) -> Option<Told> {
+    fn understand_hook(&mut self, told: hook::HookEvent, at_ms: u64) -> Option<TerminalReport> {
         match told {
-            hook::Told::Started { .. } => Some(Told::Started),
-            hook::Told::Prompt { text } => {
+            hook::HookEvent::Started { .. } => Some(TerminalReport::Started),
+            hook::HookEvent::Prompt { text } => {
                 self.tui_turns.note_prompt(at_ms);
                 self.status.note_prompt(&text);
-                Some(Told::Prompt { text })
+                Some(TerminalReport::Prompt { text })
             }
-            hook::Told::Tool { .. } => {
+            hook::HookEvent::Tool { .. } => {
                 self.tui_turns.note_tool(at_ms);
-                Some(Told::Tool)
+                Some(TerminalReport::Tool)
             }
-            hook::Told::NeedsYou { what, waits } => {
+            hook::HookEvent::NeedsYou { what, waits } => {
                 let request = self.tui_turns.note_question(self.journal.history().seq, at_ms);
-                Some(Told::NeedsYou { request, what, answerable: waits })
+                Some(TerminalReport::NeedsYou { request, what, answerable: waits })
             }
-            hook::Told::Stopped { answer } => {
+            hook::HookEvent::Stopped { answer } => {
                 // The answer of a client's turn counts once it is proven.
                 let is_free = turn_to_prove(self.journal.session()).is_none();
                 if let Some(answer) = answer.as_deref().filter(|_| is_free) {
@@ -130,31 +135,31 @@ impl Keeper {
                 }
                 self.on_reported_end(ReportedEnd::stopped(answer))
             }
-            hook::Told::Interrupted if self.tui_turns.note_interrupt(self.journal.session()) => None,
-            hook::Told::Interrupted => self.on_reported_end(ReportedEnd::interrupted()),
-            hook::Told::Ended { .. } => None,
+            hook::HookEvent::Interrupted if self.tui_turns.note_interrupt(self.journal.session()) => None,
+            hook::HookEvent::Interrupted => self.on_reported_end(ReportedEnd::interrupted()),
+            hook::HookEvent::Ended { .. } => None,
         }
     }
 
-    fn on_reported_end(&mut self, end: ReportedEnd) -> Option<Told> {
+    fn on_reported_end(&mut self, end: ReportedEnd) -> Option<TerminalReport> {
         let verdict = self.tui_turns.note_end(end, self.journal.history(), &self.identity)?;
         Some(self.accept_end(verdict))
     }
 
-    /// Does what follows from the end of a turn, and returns what is to be reported of it.
-    fn accept_end(&mut self, verdict: EndVerdict) -> Told {
+    /// Applies the end of a turn, and returns the report to record.
+    fn accept_end(&mut self, verdict: EndVerdict) -> TerminalReport {
         if verdict.has_ended {
             self.conversation.forget();
         }
-        // Followers of the turn hear the answer all at once: a terminal has no pieces of it.
+        // Followers of the turn get the answer in one piece: a terminal does not deliver parts of it.
         let answer = verdict.answer.filter(|answer| !answer.is_empty());
         if let (Some(turn), Some(text)) = (working_turn(self.journal.session()), answer) {
-            self.clients.tell_followers(turn, &Notice::Said { turn, text });
+            self.clients.tell_followers(turn, &KeeperNotice::Said { turn, text });
         }
         verdict.told
     }
 
-    /// Follows from what the terminal's agent does now; called after each word of it.
+    /// Reacts to the agent's current activity; called after each report of it.
     pub(super) fn after_edge(&mut self) {
         let session = self.journal.session();
         if self.tui_turns.after_edge(session, &mut self.terminal) {
@@ -164,13 +169,13 @@ impl Keeper {
         }
     }
 
-    // The conversation.
+    // The conversation that hooks report.
 
-    /// The agent has this conversation open from now on. `opens`: it says that it does; `reads`: and has read what is
-    /// there. Returns the reports about that; one of them says if another session writes it.
+    /// Notes that the agent has this conversation open from now on. `opens`: the report says that it was opened;
+    /// `reads`: and was read from disk. Returns the reports about that; one of them says if another session writes it.
     fn follow_conversation(&mut self, id: String, opens: bool, reads: bool) -> Vec<Observation> {
-        // Waiting for a lock holds everything up: a conversation that is known to be another session's is not asked for
-        // at every tool.
+        // Waiting for a lock blocks everything: a conversation that is known to be another session's is not claimed
+        // again at every tool.
         let was_refused = self.tui_turns.is_refused_conversation(&id);
         if id.is_empty() || (was_refused && !opens) {
             return Vec::new();
@@ -179,13 +184,14 @@ impl Keeper {
         let entered = self.enter(id.clone(), patience);
         let is_refused = entered.is_refused();
         self.tui_turns.note_conversation(id, is_refused);
-        let was_held = matches!(self.journal.session().turns.hold, Some(Hold::ForeignWriter { .. }));
+        let was_held = matches!(self.journal.session().turns.hold, Some(QueueHold::ForeignWriter { .. }));
         if was_held && !is_refused && (reads || !entered.reports.is_empty()) {
-            // It went on to one that no other program writes, or has read what another one said.
+            // The agent went on to a conversation that no other program writes, or has read the messages
+            // of another program.
             let by = self.identity.as_actor("the agent: another conversation, or read again");
             let go_on = Command::GoOn { by };
             if self.journal.is_busy() {
-                self.journal.defer(Input::Command(go_on));
+                self.journal.defer(SessionInput::Command(go_on));
             } else {
                 let _ = self.order(go_on);
             }
@@ -193,13 +199,13 @@ impl Keeper {
         entered.reports
     }
 
-    /// Looks which conversation the agent has open, and follows it, however long the look takes.
+    /// Finds the conversation that the agent has open, and follows it; the search may take long.
     pub(super) fn look_for_conversation(&mut self) {
         self.tui_turns.expect_conversation();
         self.follow_signs();
     }
 
-    /// Looks for the conversation before keys reach the agent by which it may end.
+    /// Finds the conversation before keys reach the agent that may end it.
     pub(super) fn look_for_conversation_before(&mut self, keys: &[u8]) {
         if self.tui_turns.needs_look_before(keys) {
             self.follow_signs();
@@ -217,7 +223,7 @@ impl Keeper {
         }
     }
 
-    // Time.
+    // Deadlines of the agent in the terminal.
 
     pub(super) fn on_tui_time(&mut self) {
         let now = clock::boot_ms();
@@ -251,18 +257,18 @@ impl Keeper {
         }
     }
 
-    /// Checks what the terminal's agent writes down of itself.
+    /// Checks the agent's transcripts of its activity.
     fn check_terminal_agent(&mut self) {
         let Some(report) = self.tui_turns.check_agent(self.journal.history(), &self.identity) else { return };
-        let is_edge = matches!(report, Observation::Told { told: Told::Quiet { .. }, .. });
+        let is_edge = matches!(report, Observation::Told { told: TerminalReport::Quiet { .. }, .. });
         self.report(vec![report]);
         if is_edge {
             self.after_edge();
         }
     }
 
-    /// A new image: what is on its way is not typed again. `person_typed`: an attached client that did not come along may
-    /// have left text in the terminal.
+    /// Restores the state in a new image: a turn on its way is not typed again. `person_typed`: an attached client
+    /// that is gone may have left text in the terminal.
     pub(super) fn restore_tui_turns(&mut self, person_typed: bool) {
         let session = self.journal.session();
         if !session.tells || !session.has_terminal() {
@@ -273,44 +279,46 @@ impl Keeper {
         self.after_edge();
     }
 
-    // Hooks that wait.
+    // Hooks that wait for an answer.
 
-    /// The hook that asked this waits, if its question is recorded and can be answered.
+    /// Lets the hook of this question wait, if the question is recorded and can be answered.
     fn await_answer(&mut self, key: u64, request: Option<String>) {
         match request.filter(|request| is_answerable(self.journal.session(), request)) {
             Some(request) => self.clients.await_answer(key, request),
             None => {
-                self.clients.answer(key, &Answer::Heard);
+                self.clients.answer(key, &KeeperAnswer::Heard);
                 self.flush(key);
             }
         }
     }
 
-    /// Tells each hook whose question was answered, or closed without an answer.
-    pub(super) fn answer_hooks(&mut self, events: &[Committed<Stored>]) {
+    /// Answers each hook whose question was answered, or closed without an answer.
+    pub(super) fn answer_hooks(&mut self, events: &[Committed<StoredEvent>]) {
         for (key, request) in self.clients.waiting_hooks() {
             let reply = events.iter().find_map(|event| match &event.get().event {
                 Event::Answered { request: answered, reply, .. } if *answered == request => Some(reply),
                 _ => None,
             });
             let answer = match reply {
-                Some(reply) => Answer::Decided { allows: !reply.is_refusal(), reason: reply.text.clone() },
+                Some(reply) => {
+                    KeeperAnswer::Decided { allows: !reply.is_refusal(), reason: reply.text.clone() }
+                }
                 None if is_answerable(self.journal.session(), &request) => continue,
-                None => Answer::Heard,
+                None => KeeperAnswer::Heard,
             };
             self.clients.answer_hook(key, &answer);
-            // A new image of the keeper takes no client along, and the journal says that this one was answered.
+            // A new image of the keeper keeps no client, and the journal says that this one was answered.
             self.flush(key);
         }
     }
 
-    /// A hook left without an answer: it was killed, or its time was up. The agent still shows the question.
+    /// A hook left without an answer: it was killed, or timed out. The agent still shows the question.
     pub(super) fn on_hook_left(&mut self, request: String) {
         let epoch = self.journal.epoch();
-        self.report(vec![Observation::Told { epoch, told: Told::HookLeft { request } }]);
+        self.report(vec![Observation::Told { epoch, told: TerminalReport::HookLeft { request } }]);
     }
 
-    /// This is a new image of the keeper, and no hook came along.
+    /// Closes the questions of hooks in a new image of the keeper, which has no hooks.
     fn close_questions_of_hooks(&mut self) {
         let asks = self.journal.session().turns.asks.iter();
         let left: Vec<String> =
@@ -318,7 +326,7 @@ impl Keeper {
         left.into_iter().for_each(|request| self.on_hook_left(request));
     }
 
-    /// Checks whether a person answered at the terminal a moment ago: no hook tells before the tool is over.
+    /// Checks whether a user answered at the terminal a moment ago: no hook reports before the tool is over.
     pub(super) fn look_whether_answered(&mut self) {
         if self.journal.session().asks_on_screen() {
             self.check_terminal_agent();
@@ -335,5 +343,5 @@ fn working_turn(session: &Session) -> Option<u64> {
     let turns = &session.turns;
     let is_its_own = session.edges.is_none_or(|edges| edges.before == 0);
     let turn = turns.current.as_ref().filter(|_| is_its_own)?.turn;
-    turns.open(turn).filter(|it| it.state == TurnState::Working).map(|_| turn)
+    turns.open(turn).filter(|it| it.state == TurnProgress::Working).map(|_| turn)
 }

@@ -2,42 +2,42 @@
 
 use berth_api::Problem;
 use berth_api::frame;
-use berth_api::message::{Answer, Numbered};
+use berth_api::message::{KeeperAnswer, NumberedEntry};
 use berth_api::turn::{TurnPage, TurnView};
 use berth_journal::Committed;
-use berth_store::history::Stored;
+use berth_store::session_view::StoredEvent;
 
 use super::commit_pipeline::CommitPipeline;
 use super::identity::KeeperIdentity;
 
-/// How much text an answer has: the last event or turn of it may go beyond.
+/// The bytes of text in an answer: the last event or turn of it may go beyond.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
-/// How much text one turn has in an answer: JSON may make six bytes of one, and a frame has its limit.
+/// The bytes of text of one turn in an answer: JSON may make six bytes of one, and a frame has its limit.
 const MAX_TURN_BYTES: usize = 2 << 20;
 
 impl CommitPipeline {
     /// One turn; `None` if there is no such turn.
-    pub(super) fn turn_answer(&mut self, turn: u64) -> Result<Option<Answer>, Problem> {
+    pub(super) fn turn_answer(&mut self, turn: u64) -> Result<Option<KeeperAnswer>, Problem> {
         let found = self.turns(turn, 1, 0)?.pop().filter(|found| found.number == turn);
         let hold = self.session().turns.hold.as_ref();
-        let needs_someone = hold.is_some_and(berth_core::Hold::needs_someone);
+        let needs_someone = hold.is_some_and(berth_core::QueueHold::needs_someone);
         Ok(found.map(|found| match found.text_bytes() > MAX_TURN_BYTES {
             // A turn that is too long for a frame is in the files.
             true => self.page(vec![]),
-            false => Answer::Turn { turn: Box::new(found), needs_someone },
+            false => KeeperAnswer::Turn { turn: Box::new(found), needs_someone },
         }))
     }
 
     /// At most `limit` turns, from the turn `from` on.
-    pub(super) fn turns_answer(&mut self, from: u64, limit: u64) -> Result<Answer, Problem> {
+    pub(super) fn turns_answer(&mut self, from: u64, limit: u64) -> Result<KeeperAnswer, Problem> {
         let mut turns = self.turns(from, limit, MAX_ANSWER_BYTES)?;
         turns.pop_if(|last| last.text_bytes() > MAX_TURN_BYTES);
         Ok(self.page(turns))
     }
 
-    fn page(&self, turns: Vec<TurnView>) -> Answer {
+    fn page(&self, turns: Vec<TurnView>) -> KeeperAnswer {
         let (total, seq) = (self.session().turns.last(), self.history().seq);
-        Answer::Turns(TurnPage { turns, total, seq })
+        KeeperAnswer::Turns(TurnPage { turns, total, seq })
     }
 
     /// At most `limit` events, from the event `from` on.
@@ -46,7 +46,7 @@ impl CommitPipeline {
         identity: &KeeperIdentity,
         from: u64,
         limit: u64,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<KeeperAnswer, Problem> {
         let (from, seq) = (from.max(1), self.history().seq);
         let to = seq.min(from.saturating_add(limit).saturating_sub(1));
         let events = match from <= to {
@@ -54,10 +54,10 @@ impl CommitPipeline {
             false => Vec::new(),
         };
         let numbered =
-            |event: &Committed<Stored>| Numbered { seq: event.seq().0, entry: event.get().entry() };
-        let mut events: Vec<Numbered> = events.iter().map(numbered).collect();
-        let bytes = |last: &Numbered| serde_json::to_vec(last).map_or(usize::MAX, |json| json.len());
+            |event: &Committed<StoredEvent>| NumberedEntry { seq: event.seq().0, entry: event.get().entry() };
+        let mut events: Vec<NumberedEntry> = events.iter().map(numbered).collect();
+        let bytes = |last: &NumberedEntry| serde_json::to_vec(last).map_or(usize::MAX, |json| json.len());
         events.pop_if(|last| bytes(last) > frame::MAX_FRAME_BYTES / 2);
-        Ok(Answer::Events { events, seq })
+        Ok(KeeperAnswer::Events { events, seq })
     }
 }

@@ -1,5 +1,5 @@
-//! A lease that was removed or replaced while its keeper ran: by a cleaner, an atomic rename, a restore over a live
-//! directory.
+//! A lease that was removed or replaced while its keeper ran: by a cleaner, an atomic rename, a restore over
+//! a live directory.
 //!
 //! Promise: no request is accepted any more, and the run ends. While the directory is still the keeper's (its lock is held,
 //! so no other process can have claimed it), the end is recorded. If the directory itself was replaced, nothing is written
@@ -9,10 +9,10 @@
 use berth_api::Problem;
 use berth_core::{Command, Event};
 use berth_host::clock;
-use berth_store::store::Standing;
+use berth_store::store::LeaseIntegrity;
 
 use super::{Keeper, SIGTERM_GRACE};
-use crate::journaled_session::Input;
+use crate::journaled_session::SessionInput;
 
 /// The thing that was removed or replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,15 +24,15 @@ pub(super) enum LeaseLoss {
 }
 
 impl Keeper {
-    /// Compares the lease at its path with the one that this keeper locked, and refuses the batch if it is another one.
+    /// Compares the lease at its path with the one that this keeper locked, and rejects the batch if they differ.
     /// Called before each commit.
-    pub(super) fn check_lease(&mut self, inputs: &[Input]) -> Result<(), Problem> {
-        // Also after the file was lost: the directory may follow.
+    pub(super) fn check_lease(&mut self, inputs: &[SessionInput]) -> Result<(), Problem> {
+        // Checked even after the file was lost: the directory may follow.
         let known = self.journal.lease_loss();
         let loss = match self.journal.lease().standing() {
-            Ok(Standing::Intact) => known,
-            Ok(Standing::FileReplaced) => known.or(Some(LeaseLoss::File)),
-            Ok(Standing::DirectoryReplaced) => Some(LeaseLoss::Directory),
+            Ok(LeaseIntegrity::Intact) => known,
+            Ok(LeaseIntegrity::FileReplaced) => known.or(Some(LeaseLoss::File)),
+            Ok(LeaseIntegrity::DirectoryReplaced) => Some(LeaseLoss::Directory),
             Err(error) => return Err(self.journal.lease().unreadable(&error)),
         };
         let Some(loss) = loss else { return Ok(()) };
@@ -41,12 +41,12 @@ impl Keeper {
         }
         match loss {
             LeaseLoss::File if inputs.iter().all(belongs_to_an_end) => Ok(()),
-            LeaseLoss::File => Err(self.lease_problem(Standing::FileReplaced)),
-            LeaseLoss::Directory => Err(self.lease_problem(Standing::DirectoryReplaced)),
+            LeaseLoss::File => Err(self.lease_problem(LeaseIntegrity::FileReplaced)),
+            LeaseLoss::Directory => Err(self.lease_problem(LeaseIntegrity::DirectoryReplaced)),
         }
     }
 
-    /// Leaves once nothing of the run is left, if that cannot be recorded.
+    /// Leaves once no process of the run is left, if that cannot be recorded.
     pub(super) fn leave_if_disowned(&mut self) {
         if self.journal.is_disowned() && self.journal.waiting().has_end_of_run() {
             self.run.remove_boundary();
@@ -63,7 +63,7 @@ impl Keeper {
                 let by = self.identity.as_actor("its keeper, without a lease");
                 let stop = Command::Stop { by, grace: SIGTERM_GRACE };
                 let warned = Event::Warned { what: what.to_owned() };
-                if self.commit(vec![Input::Note(warned), Input::Command(stop)]).is_err() {
+                if self.commit(vec![SessionInput::Note(warned), SessionInput::Command(stop)]).is_err() {
                     self.run.terminate();
                 }
             }
@@ -76,15 +76,17 @@ impl Keeper {
         }
     }
 
-    fn lease_problem(&self, lost: Standing) -> Problem {
+    fn lease_problem(&self, lost: LeaseIntegrity) -> Problem {
         self.journal.lease().lost_problem(lost, &self.handle_name())
     }
 }
 
 /// True for inputs that belong to the end of a run. New work is refused.
-fn belongs_to_an_end(input: &Input) -> bool {
+fn belongs_to_an_end(input: &SessionInput) -> bool {
     match input {
-        Input::Report(_) | Input::Note(_) => true,
-        Input::Command(command) => matches!(command, Command::Stop { .. } | Command::ReleaseWriter { .. }),
+        SessionInput::Report(_) | SessionInput::Note(_) => true,
+        SessionInput::Command(command) => {
+            matches!(command, Command::Stop { .. } | Command::ReleaseWriter { .. })
+        }
     }
 }

@@ -3,18 +3,18 @@
 //! Not here: the first run of a keeper (`begin`), when the next one is due (`berth_core`).
 
 use berth_api::Problem;
-use berth_api::message::Take;
-use berth_core::{Actor, Command, Hold, Observation};
-use berth_store::process;
+use berth_api::message::WriterTakeover;
+use berth_core::{Actor, Command, Observation, QueueHold};
+use berth_procs::run_cgroups::RunCgroups;
+use berth_store::process_ref;
 
-use super::take_up::TakeUp;
+use super::prepared_conversation::PreparedConversation;
 use super::tui_turns::TuiTurns;
 use super::{Keeper, now, trouble};
-use crate::boundary::Contained;
-use crate::journaled_session::Input;
+use crate::journaled_session::SessionInput;
 
 impl Keeper {
-    /// The run is over and something waits: begins the next one, without another request.
+    /// Begins the next run, without another request: the last one is over and turns wait.
     pub(super) fn next_run(&mut self) {
         self.run.remove_boundary();
         if let Some(agent) = self.agent.take() {
@@ -29,8 +29,8 @@ impl Keeper {
             if self.journal.session().switching {
                 self.give_up_switching(&problem);
             }
-            let hold = Hold::AgentFailed { reason: problem.what };
-            // If its time is up, what waits is withdrawn; else it waits for a person to mend it.
+            let hold = QueueHold::AgentFailed { reason: problem.what };
+            // If the session's time is up, waiting turns are withdrawn; else they wait until a user fixes the problem.
             self.report(vec![Observation::Tick, Observation::Held { hold }]);
         }
     }
@@ -38,17 +38,18 @@ impl Keeper {
     fn try_next_run(&mut self) -> Result<(), Problem> {
         let session = self.journal.session();
         let spec = session.spec.clone().unwrap_or_default();
-        // The right to write it is the keeper's already; other programs that write it are looked for again.
+        // The keeper has the right to write the conversation already; other writers are looked for again.
         self.conversation.unlock();
         let identity = &self.identity;
         let by = Actor::default();
-        let take_up = TakeUp::prepare(identity.files(), session, &spec, &Take::Nobody, &by)?;
+        let take_up =
+            PreparedConversation::prepare(identity.files(), session, &spec, &WriterTakeover::Nobody, &by)?;
         let epoch = self.journal.next_epoch();
-        let contained = Contained::make(identity.session(), epoch, &spec.limits)?;
+        let contained = RunCgroups::make(identity.session(), epoch, &spec.limits)?;
         let mut inputs = take_up.inputs;
-        inputs.push(Input::Command(Command::Start {
+        inputs.push(SessionInput::Command(Command::Start {
             epoch,
-            keeper: process::process(identity.process().clone()),
+            keeper: process_ref::process(identity.process().clone()),
             output_from: self.output.end(),
             boundary: contained.boundary(),
         }));
@@ -57,8 +58,8 @@ impl Keeper {
         }
         self.run.begin_run(contained).map_err(|error| trouble("watch the run's control group", &error))?;
         self.conversation.take_up(take_up.begin, take_up.lock);
-        // The status may say that the session is over, and would be believed if we died right after this.
-        let doubted = self.identity.files().doubt_short_cut();
+        // The status may say that the session is over, and would be believed if this keeper died right after this.
+        let doubted = self.identity.files().invalidate_status_cache();
         doubted.map_err(|error| trouble("begin the next run", &error))?;
         self.take(inputs)?;
         self.journal.sign_lease(self.identity.process());

@@ -4,26 +4,26 @@
 
 use std::io;
 
-use berth_api::message::Size;
-use berth_store::output::{OutputLog, Remark};
+use berth_api::message::WindowSize;
+use berth_store::output::{OutputChange, OutputLog};
 
 use super::now;
 
-/// How much is read at a time before other work gets its turn.
+/// The bytes that are read at a time before other work gets its turn.
 pub(super) const READ_BYTES: usize = 64 * 1024;
 
-/// How far to read.
+/// The point up to which to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Until {
-    /// There is probably no more; if there is, the kernel says so again.
+pub(super) enum ReadUntil {
+    /// Until there is probably no more; if there is, the kernel reports it again.
     Quiet,
-    /// There is no more.
+    /// Until there is certainly no more.
     Empty,
 }
 
-/// What came of reading from an agent.
+/// The result of reading from an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Read {
+pub(super) struct OutputRead {
     pub(super) bytes: usize,
     /// True if there may be more.
     pub(super) has_more: bool,
@@ -31,7 +31,7 @@ pub(super) struct Read {
     pub(super) is_closed: bool,
 }
 
-/// What came of storing output.
+/// The result of storing output.
 #[derive(Debug, Default)]
 pub(super) struct StoredOutput {
     pub(super) bytes: usize,
@@ -74,11 +74,11 @@ impl OutputRecorder {
     }
 
     /// Notes the size of the terminal from here on.
-    pub(super) fn set_size(&mut self, Size { rows, cols }: Size) {
+    pub(super) fn set_size(&mut self, WindowSize { rows, cols }: WindowSize) {
         self.log.set_size(rows, cols);
     }
 
-    /// Stores output. The rest of what the disk does not take is kept for later.
+    /// Stores output. Bytes that the disk rejects are kept for later.
     pub(super) fn store(&mut self, bytes: &[u8]) -> StoredOutput {
         let file_before = self.log.file_start();
         let mut stored = StoredOutput::default();
@@ -87,7 +87,7 @@ impl OutputRecorder {
                 Ok((0, _)) | Err(_) => break,
                 Ok((count, remark)) => {
                     stored.bytes += count;
-                    let dropped = remark.map(|Remark::Dropped { before }| before);
+                    let dropped = remark.map(|OutputChange::Dropped { before }| before);
                     stored.dropped_before.extend(dropped);
                 }
             }
@@ -119,7 +119,7 @@ impl OutputRecorder {
         self.buffer = Vec::new();
     }
 
-    /// When output has to be synced, on the boot clock.
+    /// The time at which output has to be synced, on the boot clock.
     pub(super) fn sync_due_ms(&self) -> Option<u64> {
         self.log.sync_due_ms()
     }

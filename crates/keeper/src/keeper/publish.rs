@@ -1,31 +1,32 @@
-//! Committed events on their way to clients, lists, people and copies, and the status that describes the session.
+//! Publishes committed events to clients, lists, notifications and copies, and writes the status that
+//! describes the session.
 //!
 //! Promise: only what is on disk is published.
 //! Start with [`Keeper::publish`].
 
-use berth_api::{Status, redact};
+use berth_api::{SessionStatus, redact};
 use berth_core::Event;
 use berth_host::clock;
 use berth_journal::Committed;
-use berth_store::history::Stored;
 use berth_store::killpoint;
+use berth_store::session_view::StoredEvent;
 
 use super::agent_link::AgentLink;
 use super::status_writer::FIRST_BRANCH_PATIENCE;
 use super::{Keeper, cwd_of};
-use crate::notify::{self, Teller};
+use crate::notify::{self, NotifierParent};
 
-/// How long lists may have to look into the journal for what happened to a turn. Writing the short cut
-/// costs as much as accepting a turn, and twice if the next event has to take its traces to the disk.
+/// The delay within which lists may miss changes of a turn. Writing the status file costs as much as accepting a
+/// turn, and twice if the next event has to take its traces to the disk.
 pub(super) const STATUS_DELAY_MS: u64 = 50;
 
-/// Whether people are told of events: only once the client that started the run knows that it began. Before, it hears itself
-/// what goes wrong.
+/// Delays notifications until the client that started the run knows that it began. Before, that client gets
+/// the errors itself.
 #[derive(Debug, Default)]
 pub(super) struct NotificationGate {
     is_open: bool,
-    /// The part of the config file that is about telling people.
-    known: notify::Known,
+    /// The cached fact about the config file: whether it mentions notifications.
+    known: notify::NotifyConfigCache,
 }
 
 impl NotificationGate {
@@ -35,10 +36,10 @@ impl NotificationGate {
 }
 
 impl Keeper {
-    /// Tells clients, lists, people and the copier what was committed.
-    pub(super) fn publish(&mut self, events: &[Committed<Stored>]) {
+    /// Sends committed events to clients, lists, notifications and the copier.
+    pub(super) fn publish(&mut self, events: &[Committed<StoredEvent>]) {
         for event in events {
-            tracing::info!(seq = event.seq().0, event = %redact::kind(&event.get().event), "committed");
+            tracing::info!(seq = event.seq().0, event = %redact::enum_word(&event.get().event), "committed");
             self.clients.tell(event);
         }
         if events.is_empty() {
@@ -57,25 +58,30 @@ impl Keeper {
         self.answer_waiting_for_agent();
     }
 
-    /// Starts the notifier for what no client was looking at. What it tells of is on disk.
-    fn notify_people(&mut self, events: &[Committed<Stored>]) {
+    /// Starts the notifier for events that no client was looking at. The events are on disk.
+    fn notify_people(&mut self, events: &[Committed<StoredEvent>]) {
         if !self.notifications.is_open {
             return;
         }
-        let mut told = notify::worth_telling(self.journal.session(), events);
+        let mut told = notify::select_notable(self.journal.session(), events);
         told.retain(|(seq, occasion)| {
             let event = events.iter().find(|event| event.seq().0 == *seq);
-            !event.is_some_and(|event| self.clients.is_looked_at(&event.get().event, *occasion))
+            !event.is_some_and(|event| self.clients.is_shown_to_user(&event.get().event, *occasion))
         });
         if told.is_empty() {
             return;
         }
         killpoint::reached("telling");
-        notify::tell(self.identity.files(), &told, Teller::Keeper, &mut self.notifications.known);
+        notify::notify_of_events(
+            self.identity.files(),
+            &told,
+            NotifierParent::Keeper,
+            &mut self.notifications.known,
+        );
         killpoint::reached("told");
     }
 
-    fn write_status_after(&mut self, events: &[Committed<Stored>]) {
+    fn write_status_after(&mut self, events: &[Committed<StoredEvent>]) {
         if events.iter().all(|event| is_of_a_turn(&event.get().event)) {
             return self.write_status_within(STATUS_DELAY_MS);
         }
@@ -85,12 +91,12 @@ impl Keeper {
         }
         self.write_status();
         if has_started {
-            // The branch may have come later than that.
+            // The branch may be read later than that.
             self.write_status_within(STATUS_DELAY_MS);
         }
     }
 
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> SessionStatus {
         let session = self.journal.session();
         let mut status = self.journal.history().status(self.identity.session(), true);
         status.attached = self.clients.attached_status();
@@ -112,29 +118,29 @@ impl Keeper {
         status
     }
 
-    /// Writes the short cut for lists. It is derived, so a failure costs only time.
+    /// Writes the status file for lists. The status is derived, so a failure costs only time.
     pub(super) fn write_status(&mut self) {
         if self.journal.is_busy() {
-            // The journal may have more by now than the status tells, and a reader of both would believe the status.
+            // The journal may have more by now than the status, and a reader of both would believe the status.
             return self.write_status_within(0);
         }
         self.status.begin_write();
         if !self.journal.is_disowned() {
-            self.identity.files().write_short_cut(&self.written_status());
+            self.identity.files().write_status_cache(&self.written_status());
         }
     }
 
-    pub(super) fn written_status(&self) -> Status {
+    pub(super) fn written_status(&self) -> SessionStatus {
         let mut status = self.status();
         if !self.journal.session().is_live() {
             status.keeper_pid = None;
-            // They are sent away with its last words.
+            // The clients are disconnected with its last frames.
             (status.clients, status.attached) = (0, vec![]);
         }
         status
     }
 
-    /// Sees to it that lists learn of something within this time.
+    /// Schedules a write of the status file within this time.
     pub(super) fn write_status_within(&mut self, ms: u64) {
         self.status.write_within(ms, cwd_of(self.journal.session()));
     }

@@ -1,73 +1,75 @@
 //! Signs that a helper is ready, found without disturbing it: nothing connects to it.
 //!
-//! A port or a socket counts when a process of the run listens there; another program's does not. Output is looked at
-//! when it comes, each line once it is whole; sockets, of which the kernel tells nothing, are looked at again after a pause
-//! that grows. The time to get ready is one for the whole
-//! run, whichever program keeps it, and stands still while the machine sleeps.
+//! Promise: a port or a socket counts only when a process of the run listens there, not another program's. Output is
+//! searched when it comes, each line once it is whole; sockets, for which the kernel sends no events, are polled
+//! with a growing pause. The timeout is one for the whole run, in any image of the keeper, and stands still while
+//! the machine sleeps.
+//! Not here: the rules of a helper (`berth_core::owners`). Start with [`ReadinessCheck::begin`].
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use berth_core::{Epoch, Observation, Readiness, ReadyWhen, Session};
-use berth_host::ports::{self, Address};
+use berth_core::{Epoch, HelperReadiness, Observation, ReadinessProbe, Session};
+use berth_host::ports::{self, SocketAddress};
 use berth_host::{clock, identity};
-use berth_screen::Plain;
+use berth_procs::nested_sessions;
+use berth_screen::PlainTextFilter;
 use berth_store::output::OutputFiles;
 use regex::bytes::Regex;
 
 use super::identity::KeeperIdentity;
-use crate::{foreign, helpers};
+use crate::helpers;
 
 /// The first and the longest pause between two looks at sockets.
 const FIRST_PAUSE_MS: u64 = 10;
 const LONGEST_PAUSE_MS: u64 = 200;
-/// How much output is looked at in one go.
+/// The bytes of output that are searched in one go.
 const READ_BYTES: usize = 64 * 1024;
-/// How much of a line is looked at.
+/// The bytes of a line that are searched.
 const LINE_BYTES: usize = 64 * 1024;
-/// After how long a last line counts that has no end: a prompt has none.
+/// The time after which an unfinished last line counts: a prompt has no line end.
 const REST_MS: u64 = 50;
-/// How many other programs on a port are named.
+/// The number of other programs on a port that are named.
 const NAMED_STRANGERS: usize = 4;
 
-/// What is looked for, and how.
+/// A search for the signs of readiness, and its progress.
 #[derive(Debug)]
-pub(super) struct ReadinessProbe {
-    sign: Sign,
-    /// Since when, on the clock that stands still while the machine sleeps.
+pub(super) struct ReadinessCheck {
+    sign: ReadinessSign,
+    /// The start of the search, on the clock that stands still while the machine sleeps.
     since_awake_ms: u64,
     patience_ms: u64,
 }
 
 #[derive(Debug)]
-enum Sign {
-    Socket { place: Place, look_at_ms: u64, pause_ms: u64 },
-    Line { lines: Lines, offset: u64 },
+enum ReadinessSign {
+    Socket { place: ProbedSocket, look_at_ms: u64, pause_ms: u64 },
+    Line { lines: LineSearch, offset: u64 },
 }
 
 #[derive(Debug)]
-enum Place {
+enum ProbedSocket {
     Tcp(u16),
     Unix(PathBuf),
 }
 
-impl ReadinessProbe {
-    /// A probe for a helper that is not ready yet; `None` if nothing is to be looked for. The error says why it never will
-    /// be ready. `since_awake_ms`: when the program before this one began to look.
+impl ReadinessCheck {
+    /// A probe for a helper that is not ready yet; `None` if it has no signs to look for. The error says why it can
+    /// never be ready. `since_awake_ms`: the start of the previous image's probe.
     pub(super) fn begin(session: &Session, since_awake_ms: Option<u64>) -> Option<Result<Self, String>> {
-        let sharing = session.sharing.as_ref().filter(|it| it.readiness == Readiness::Awaited)?;
+        let sharing = session.sharing.as_ref().filter(|it| it.readiness == HelperReadiness::Awaited)?;
         let when = sharing.terms.ready.clone()?;
         let patience_ms = sharing.terms.ready_within_ms;
         let cwd = session.spec.as_ref().map(|spec| PathBuf::from(&spec.cwd)).unwrap_or_default();
         let offset = session.output_from;
         let now = clock::boot_ms();
-        let socket = |place| Sign::Socket { place, look_at_ms: now, pause_ms: FIRST_PAUSE_MS };
+        let socket = |place| ReadinessSign::Socket { place, look_at_ms: now, pause_ms: FIRST_PAUSE_MS };
         let sign = match when {
-            ReadyWhen::Tcp(port) => socket(Place::Tcp(port)),
-            ReadyWhen::Unix(path) => socket(Place::Unix(cwd.join(path))),
-            ReadyWhen::Line(pattern) => match helpers::pattern(&pattern) {
-                Ok(regex) => Sign::Line { lines: Lines::new(regex), offset },
+            ReadinessProbe::Tcp(port) => socket(ProbedSocket::Tcp(port)),
+            ReadinessProbe::Unix(path) => socket(ProbedSocket::Unix(cwd.join(path))),
+            ReadinessProbe::Line(pattern) => match helpers::pattern(&pattern) {
+                Ok(regex) => ReadinessSign::Line { lines: LineSearch::new(regex), offset },
                 Err(error) => return Some(Err(format!("`{pattern}` is not a pattern: {error}"))),
             },
         };
@@ -79,22 +81,22 @@ impl ReadinessProbe {
         self.since_awake_ms
     }
 
-    /// How much time is left.
+    /// The time left, in milliseconds.
     fn left_ms(&self) -> u64 {
         self.patience_ms.saturating_sub(clock::awake_ms().saturating_sub(self.since_awake_ms))
     }
 
-    /// When to look again, on the boot clock.
+    /// The time of the next look, on the boot clock.
     pub(super) fn due_ms(&self) -> u64 {
         let give_up_at_ms = clock::boot_ms().saturating_add(self.left_ms());
         let look_at_ms = match &self.sign {
-            Sign::Socket { look_at_ms, .. } => Some(*look_at_ms),
-            Sign::Line { lines, .. } => lines.rests_at_ms,
+            ReadinessSign::Socket { look_at_ms, .. } => Some(*look_at_ms),
+            ReadinessSign::Line { lines, .. } => lines.rests_at_ms,
         };
         look_at_ms.map_or(give_up_at_ms, |at| at.min(give_up_at_ms))
     }
 
-    /// Looks, if it is time to. Returns whether the helper got ready, once that is known.
+    /// Looks, if it is time to. Returns the result once it is known.
     pub(super) fn look(
         &mut self,
         epoch: Epoch,
@@ -111,21 +113,21 @@ impl ReadinessProbe {
     fn what_is_missing(&self, keeper_pid: u32) -> String {
         let within = format!("within {}", seconds(self.patience_ms));
         match &self.sign {
-            Sign::Line { lines, .. } => {
+            ReadinessSign::Line { lines, .. } => {
                 format!("nothing it printed {within} matches `{}`", lines.regex.as_str())
             }
-            Sign::Socket { place: Place::Unix(path), .. } => {
+            ReadinessSign::Socket { place: ProbedSocket::Unix(path), .. } => {
                 format!("nothing of it listened on {} {within}", path.display())
             }
-            Sign::Socket { place: Place::Tcp(port), .. } => {
+            ReadinessSign::Socket { place: ProbedSocket::Tcp(port), .. } => {
                 format!("nothing of it listened on port {port} {within}{}", strangers_on(*port, keeper_pid))
             }
         }
     }
 }
 
-impl Sign {
-    /// The address, inside, if the sign is there and has one.
+impl ReadinessSign {
+    /// Looks for the sign: `Some` if it is there, with its address inside if it has one.
     fn look(&mut self, now: u64, identity: &KeeperIdentity, output_end: u64) -> Option<Option<String>> {
         match self {
             Self::Socket { look_at_ms, .. } if *look_at_ms > now => None,
@@ -142,25 +144,31 @@ impl Sign {
     }
 }
 
-fn listens(place: &Place, keeper_pid: u32) -> Option<String> {
-    let ours = foreign::below(keeper_pid).ok()?.ours;
+fn listens(place: &ProbedSocket, keeper_pid: u32) -> Option<String> {
+    let ours = nested_sessions::sort_descendants(keeper_pid).ok()?.ours;
     let listening = ports::listening(&ours).ok()?;
     match place {
-        Place::Tcp(wanted) => listening.into_iter().find_map(|socket| match socket.address {
-            Address::Tcp { ip, port } if port == *wanted => Some(reachable(ip, port)),
-            Address::Tcp { .. } | Address::Udp { .. } | Address::Unix { .. } => None,
+        ProbedSocket::Tcp(wanted) => listening.into_iter().find_map(|socket| match socket.address {
+            SocketAddress::Tcp { ip, port } if port == *wanted => Some(reachable(ip, port)),
+            SocketAddress::Tcp { .. } | SocketAddress::Udp { .. } | SocketAddress::Unix { .. } => None,
         }),
-        Place::Unix(wanted) => {
+        ProbedSocket::Unix(wanted) => {
             let is_there = listening.iter().any(|socket| match &socket.address {
-                Address::Unix { path } => is_same_file(path, wanted),
-                Address::Tcp { .. } | Address::Udp { .. } => false,
+                SocketAddress::Unix { path } => is_same_file(path, wanted),
+                SocketAddress::Tcp { .. } | SocketAddress::Udp { .. } => false,
             });
             is_there.then(|| format!("unix:{}", wanted.display()))
         }
     }
 }
 
-fn has_line(lines: &mut Lines, offset: &mut u64, now: u64, output: &OutputFiles, output_end: u64) -> bool {
+fn has_line(
+    lines: &mut LineSearch,
+    offset: &mut u64,
+    now: u64,
+    output: &OutputFiles,
+    output_end: u64,
+) -> bool {
     let mut buffer = Vec::new();
     while *offset < output_end {
         buffer.resize(READ_BYTES, 0);
@@ -180,9 +188,9 @@ fn has_line(lines: &mut Lines, offset: &mut u64, now: u64, output: &OutputFiles,
 
 /// The other programs that have the port.
 fn strangers_on(port: u16, keeper_pid: u32) -> String {
-    let ours = foreign::below(keeper_pid).unwrap_or_default().ours;
+    let ours = nested_sessions::sort_descendants(keeper_pid).unwrap_or_default().ours;
     let Ok(holders) = ports::holders(port) else { return String::new() };
-    let is_tcp = |address: &Address| matches!(address, Address::Tcp { .. });
+    let is_tcp = |address: &SocketAddress| matches!(address, SocketAddress::Tcp { .. });
     let mut pids: Vec<u32> =
         holders.listening.iter().filter(|it| is_tcp(&it.address)).map(|it| it.pid).collect();
     pids.retain(|pid| !ours.contains(pid));
@@ -197,18 +205,19 @@ fn strangers_on(port: u16, keeper_pid: u32) -> String {
     if who.is_empty() { String::new() } else { format!(" (that port belongs to {})", who.join(", ")) }
 }
 
-/// Output in lines. Each is looked at once: when it is whole, or when it is the last and rests.
+/// Output in lines. Each line is searched once: when it is whole, or when it is the last one and no more follows
+/// for a moment.
 #[derive(Debug)]
-struct Lines {
+struct LineSearch {
     regex: Regex,
-    plain: Box<Plain>,
+    plain: Box<PlainTextFilter>,
     /// The line that has no end yet; of a long one, its beginning.
     last: Vec<u8>,
     /// When that line has rested for long enough to be looked at, on the boot clock.
     rests_at_ms: Option<u64>,
 }
 
-impl Lines {
+impl LineSearch {
     fn new(regex: Regex) -> Self {
         Self { regex, plain: Box::default(), last: Vec::new(), rests_at_ms: None }
     }
@@ -250,7 +259,7 @@ fn reachable(ip: std::net::IpAddr, port: u16) -> String {
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         other => other,
     };
-    Address::Tcp { ip, port }.to_string()
+    SocketAddress::Tcp { ip, port }.to_string()
 }
 
 /// A socket is bound under the path its program wrote, which may lead through links.
@@ -267,8 +276,8 @@ fn seconds(ms: u64) -> String {
 mod tests {
     use super::*;
 
-    fn lines(pattern: &str) -> Lines {
-        Lines::new(helpers::pattern(pattern).expect("a pattern"))
+    fn lines(pattern: &str) -> LineSearch {
+        LineSearch::new(helpers::pattern(pattern).expect("a pattern"))
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The status file of a session: when it is written, and the fields that are in no journal (the model, its context, the
-//! branch, and what was said in an agent's own interface).
+//! The status file of a session: when it is written, and the fields that are in no journal (the model, its context,
+//! the branch, and the last messages in an agent's own interface).
 //!
-//! Promise: text that a person typed into a terminal is in no event; only the beginning of the latest one is in
+//! Promise: text that a user typed into a terminal is in no event; only the beginning of the latest one is in
 //! `status.json`, which the next run continues from. The keeper never waits for the directory of the session, which may be
 //! on a network that is gone: a thread reads the branch.
 //! Not here: the other fields of a status (`Keeper::status`).
@@ -10,33 +10,33 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use berth_api::Status;
+use berth_api::SessionStatus;
 use berth_api::status::ContextStatus;
 use berth_core::Event;
-use berth_driver::Context;
+use berth_driver::ContextUsage;
 use berth_host::clock;
 use berth_host::dir::untrusted_kind;
 use berth_journal::Committed;
-use berth_store::history::{LastSaid, Stored};
-use berth_store::{History, SessionFiles};
+use berth_store::session_view::{LastExchange, StoredEvent};
+use berth_store::{SessionFiles, SessionView};
 
-use crate::branch;
+use crate::git_branch;
 
 /// The longest name of a model.
 const MAX_MODEL_BYTES: usize = 200;
 /// How long a keeper waits for the branch before it says that its run started, so that a list has it at once.
 pub(super) const FIRST_BRANCH_PATIENCE: Duration = Duration::from_millis(20);
-/// How long a keeper that leaves waits for the branch.
+/// The time that a keeper that leaves waits for the branch.
 pub(super) const LAST_BRANCH_PATIENCE: Duration = Duration::from_millis(200);
 const THREAD_STACK_BYTES: usize = 128 * 1024;
 
 /// The status file, and the fields that are kept in memory and there only.
 #[derive(Debug, Default)]
 pub(super) struct StatusWriter {
-    /// When the file is to be written, on the boot clock.
+    /// The time at which the file is to be written, on the boot clock.
     due_at_ms: Option<u64>,
     /// The last prompt and answer of an agent in a terminal, by its hooks.
-    last_said: LastSaid,
+    last_said: LastExchange,
     model: Option<String>,
     /// How full the context window was after the latest request in `conversation`.
     context: Option<ContextStatus>,
@@ -44,11 +44,11 @@ pub(super) struct StatusWriter {
     branch: BranchReader,
 }
 
-/// The branch as it was read last.
+/// The branch of the directory, as read last.
 #[derive(Debug, Default)]
 struct BranchReader {
     branch: Option<String>,
-    /// Where the thread that reads it sends it.
+    /// The channel on which the thread sends the branch.
     reading: Option<Receiver<Option<String>>>,
 }
 
@@ -62,13 +62,13 @@ impl BranchReader {
         let (sender, receiver) = sync_channel(1);
         let read = move || {
             let is_local = matches!(untrusted_kind(&dir), Ok(None));
-            let _ = sender.send(is_local.then(|| branch::of(&dir)).flatten());
+            let _ = sender.send(is_local.then(|| git_branch::of(&dir)).flatten());
         };
         let thread = std::thread::Builder::new().stack_size(THREAD_STACK_BYTES).spawn(read);
         self.reading = thread.is_ok().then_some(receiver);
     }
 
-    /// Takes what was read, if it is there within `patience`.
+    /// Takes the branch if the thread delivers it within `patience`.
     fn take(&mut self, patience: Duration) {
         let Some(reading) = &self.reading else { return };
         match reading.recv_timeout(patience) {
@@ -82,10 +82,10 @@ impl BranchReader {
 impl StatusWriter {
     /// Begins with the status that the last run left.
     pub(super) fn of(files: &SessionFiles) -> Self {
-        let Some(old) = files.read_short_cut() else { return Self::default() };
+        let Some(old) = files.read_status_cache() else { return Self::default() };
         let last_said = match old.what.has_terminal() {
-            true => LastSaid { prompt: old.last_prompt, answer: old.last_answer },
-            false => LastSaid::default(),
+            true => LastExchange { prompt: old.last_prompt, answer: old.last_answer },
+            false => LastExchange::default(),
         };
         let branch = BranchReader { branch: old.branch, reading: None };
         let (context, conversation) = (old.context, old.conversation_id);
@@ -114,7 +114,7 @@ impl StatusWriter {
 
     /// The agent reports its context. One that has just been started may not know the size of the window yet, which is
     /// as large as it was.
-    pub(super) fn note_context(&mut self, context: Context) {
+    pub(super) fn note_context(&mut self, context: ContextUsage) {
         let window_tokens = context.window.or(self.context.and_then(|old| old.window_tokens));
         self.context = context.used.map(|used_tokens| ContextStatus { used_tokens, window_tokens });
     }
@@ -129,7 +129,7 @@ impl StatusWriter {
 
     /// The end of a turn in a terminal is proven later than its hook reports it. Turns of another interface count as
     /// well: the answer is always one to the prompt.
-    pub(super) fn follow(&mut self, events: &[Committed<Stored>], history: &History) {
+    pub(super) fn follow(&mut self, events: &[Committed<StoredEvent>], history: &SessionView) {
         for event in events {
             match &event.get().event {
                 Event::TurnDelivered { turn, .. } => {
@@ -138,7 +138,7 @@ impl StatusWriter {
                     }
                 }
                 Event::TurnEnded { end, .. } => self.last_said.answered(&end.answer),
-                // What an agent in a terminal has in its context is not known, nor is it after that.
+                // The context of an agent in a terminal is not known, and stays unknown after that.
                 Event::RunStarted { .. } if history.session.has_terminal() => self.context = None,
                 Event::ConversationEntered { conversation } => self.note_conversation(&conversation.id),
                 Event::ConversationLeft { .. } => (self.conversation, self.context) = (None, None),
@@ -152,7 +152,7 @@ impl StatusWriter {
         self.branch.begin(PathBuf::from(cwd));
     }
 
-    /// Has the file written within this time, with the branch of `cwd`.
+    /// Schedules a write of the file within this time, with the branch of `cwd`.
     pub(super) fn write_within(&mut self, ms: u64, cwd: &str) {
         if self.due_at_ms.is_none() {
             self.read_branch(cwd);
@@ -161,7 +161,7 @@ impl StatusWriter {
         self.due_at_ms = Some(self.due_at_ms.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// When the file is to be written, on the boot clock.
+    /// The time at which the file is to be written, on the boot clock.
     pub(super) fn due_at_ms(&self) -> Option<u64> {
         self.due_at_ms
     }
@@ -178,13 +178,13 @@ impl StatusWriter {
         self.branch.take(patience);
     }
 
-    /// Fills in the fields that a history does not tell.
-    pub(super) fn fill(&self, has_terminal: bool, status: &mut Status) {
+    /// Fills in the fields that do not follow from a history.
+    pub(super) fn fill(&self, has_terminal: bool, status: &mut SessionStatus) {
         status.model = self.model.clone();
         status.context = self.context;
         status.branch = self.branch.branch.clone();
         if has_terminal && self.last_said.prompt.is_some() {
-            let LastSaid { prompt, answer } = self.last_said.clone();
+            let LastExchange { prompt, answer } = self.last_said.clone();
             (status.last_prompt, status.last_answer) = (prompt, answer);
         }
     }
@@ -194,47 +194,48 @@ impl StatusWriter {
 mod tests {
     use std::fs;
 
+    use berth_test_dir::TestDir;
+
     use super::*;
 
     #[test]
     fn the_branch_is_read_in_a_thread_and_kept_until_another_one_is_read() {
-        let dir = std::env::temp_dir().join(format!("berth-status-{}", std::process::id()));
+        let dir = TestDir::new();
         fs::create_dir_all(dir.join(".git")).expect("a directory");
         let mut reader = BranchReader::default();
         for name in ["one", "two"] {
             fs::write(dir.join(".git/HEAD"), format!("ref: refs/heads/{name}\n")).expect("a file");
             let before = reader.branch.clone();
-            reader.begin(dir.clone());
+            reader.begin(dir.to_path_buf());
             assert_eq!(reader.branch, before, "the caller does not wait for it");
             reader.take(Duration::from_secs(30));
             assert_eq!(reader.branch.as_deref(), Some(name));
         }
-        fs::remove_dir_all(&dir).expect("removed");
     }
 
     #[test]
     fn a_window_stays_known_for_its_model_and_a_context_for_its_conversation() {
         let mut extras = StatusWriter::default();
         let shown = |extras: &StatusWriter| {
-            let mut status = Status::default();
+            let mut status = SessionStatus::default();
             extras.fill(false, &mut status);
             status.context.map(|context| (context.used_tokens, context.window_tokens))
         };
         extras.note_conversation("one");
         extras.note_model("large".to_owned());
-        extras.note_context(Context { used: Some(5), window: Some(100) });
-        extras.note_context(Context { used: Some(7), window: None });
+        extras.note_context(ContextUsage { used: Some(5), window: Some(100) });
+        extras.note_context(ContextUsage { used: Some(7), window: None });
         extras.note_conversation("one");
         extras.note_model("large".to_owned());
         assert_eq!(shown(&extras), Some((7, Some(100))));
         extras.note_model("small".to_owned());
         assert_eq!(shown(&extras), Some((7, None)));
-        extras.note_context(Context { used: Some(8), window: Some(50) });
+        extras.note_context(ContextUsage { used: Some(8), window: Some(50) });
         assert_eq!(shown(&extras), Some((8, Some(50))));
         extras.note_conversation("two");
         assert_eq!(shown(&extras), None);
-        extras.note_context(Context { used: Some(1), window: Some(50) });
-        extras.note_context(Context { used: None, window: Some(50) });
+        extras.note_context(ContextUsage { used: Some(1), window: Some(50) });
+        extras.note_context(ContextUsage { used: None, window: Some(50) });
         assert_eq!(shown(&extras), None, "not zero");
     }
 

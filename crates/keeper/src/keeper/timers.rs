@@ -1,13 +1,13 @@
-//! Time, signals, exits and the run's group: what reaches the loop without a client or an agent's word.
+//! Time, signals, exits and the run's group: the events that come neither from a client nor from the agent's output.
 //!
 //! Promise: the loop sleeps no longer than until the next thing is due, and for ever if nothing is.
 
-use berth_core::{Command, Event, Observation, PROOF_PATIENCE};
+use berth_core::{Command, Event, Observation, PROOF_TIMEOUT};
 use berth_host::clock;
 use rustix::event::Timespec;
 
 use super::{Keeper, SIGTERM_GRACE, libc_chld};
-use crate::journaled_session::Input;
+use crate::journaled_session::SessionInput;
 
 /// The loop looks around at least this often while something is due.
 const LONGEST_SLEEP_MS: u64 = 3600 * 1000;
@@ -20,8 +20,8 @@ impl Keeper {
             } else {
                 let by = self.identity.as_actor("SIGTERM to the keeper");
                 let stop = Command::Stop { by, grace: SIGTERM_GRACE };
-                if self.take(vec![Input::Command(stop)]).is_err() {
-                    // The host goes down and the disk is full: the order counts, the record cannot.
+                if self.take(vec![SessionInput::Command(stop)]).is_err() {
+                    // The host shuts down and the disk is full: the order counts, the record is not possible.
                     self.run.terminate();
                 }
             }
@@ -40,7 +40,7 @@ impl Keeper {
         self.report_exits();
     }
 
-    /// The kernel says that something changed in the run's group.
+    /// Handles the kernel's report that the run's group changed.
     pub(super) fn on_boundary(&mut self) {
         let is_early = self.run.rearm_watches();
         self.check_memory();
@@ -78,11 +78,11 @@ impl Keeper {
         }
         if let Err(error) = self.output.sync_if_due(boot_ms) {
             let what = format!("some output may not survive a power cut: {error}");
-            let _ = self.take(vec![Input::Note(Event::Warned { what })]);
+            let _ = self.take(vec![SessionInput::Note(Event::Warned { what })]);
         }
     }
 
-    /// Tries again what the disk refused, and what could not be told.
+    /// Tries again the writes that the disk refused, and the checks without a result.
     fn retry(&mut self) {
         self.retry_output();
         self.check_memory();
@@ -93,7 +93,7 @@ impl Keeper {
         self.run.deliver_again();
     }
 
-    /// Reports the helper as ready, or as never to be, once that is known.
+    /// Reports the helper as ready or as failed, once that is known.
     pub(super) fn look_whether_ready(&mut self) {
         let (session, end) = (self.journal.session(), self.output.end());
         if let Some(report) = self.helper.probe(session, &self.identity, end) {
@@ -101,9 +101,9 @@ impl Keeper {
         }
     }
 
-    /// Reports what of the run is left although it was killed long ago.
+    /// Reports the processes that remain although the run was killed long ago.
     fn report_what_is_left(&mut self, since_ms: u64) {
-        if since_ms < PROOF_PATIENCE.as_millis() as u64 {
+        if since_ms < PROOF_TIMEOUT.as_millis() as u64 {
             return;
         }
         let mut left = self.run.leftovers();
@@ -116,17 +116,17 @@ impl Keeper {
         }
     }
 
-    /// When time alone changes something about turns. Once that is reported, a full disk decides when it is
-    /// tried again.
+    /// The next time at which turns change without an input. Once that is reported, a full disk decides when it
+    /// is tried again.
     fn turns_due_ms(&self) -> Option<u64> {
         let session = self.journal.session();
         let due = session.turns_wake_at_boot_ms().filter(|_| !self.journal.has_reported_tick());
-        // An agent in a terminal tells an end a moment before it has written it down, and may go on after it.
+        // An agent in a terminal reports an end a moment before it has written it down, and may go on after it.
         let settled = self.tui_turns.settled_at_ms().filter(|_| session.switch_is_due());
         settled.map_or(due, |settled| due.map(|due| due.max(settled)))
     }
 
-    /// How long the loop may sleep; for ever when nothing is due.
+    /// The time that the loop may sleep; `None` when nothing is due.
     pub(super) fn timeout(&self) -> Option<Timespec> {
         let session = self.journal.session();
         let due = [

@@ -1,13 +1,13 @@
-//! Turns of an agent in a terminal that tells through its hooks: what it told, and when it is looked at because it does not
-//! tell.
+//! Turns of an agent in a terminal that reports through its hooks: its reports, and the checks where it
+//! does not report.
 //!
-//! Promise: the end of a turn counts only with the agent's own record (`end_proof`); each question of an agent has a name
+//! Promise: the end of a turn counts only with the agent's transcript (`end_proof`); each question of an agent has a name
 //! of its own.
-//! Not here: whose hook it is and what follows for the session (`hook_reports`), how a turn is typed (`paste`), keys of a
-//! person (`unsent_text`), the rules of turns (`berth_core`), what an agent calls its hooks.
+//! Not here: the attribution of hooks and their effects (`hook_reports`), typing a turn (`paste`), keys of a
+//! user (`unsent_text`), the rules of turns (`berth_core`), the names of an agent's hooks.
 //! Start with [`TuiTurns`].
 
-mod checks;
+mod activity_checks;
 mod conversation_signs;
 mod end_proof;
 mod paste;
@@ -16,44 +16,44 @@ mod unsent_text;
 use std::time::Duration;
 
 use berth_api::hook;
-use berth_api::status::{Timestamp, ToldStatus};
-use berth_core::{Final, Hold, Observation, Phase, Session, TurnEnd, TurnState};
+use berth_api::status::{ActivityStatus, Timestamp};
+use berth_conversations::foreign_writers::{self, RegistryActivity};
+use berth_conversations::location;
+use berth_core::{FinalState, Observation, QueueHold, RunPhase, Session, TurnEnd, TurnProgress};
 use berth_driver::AgentTraits;
 use berth_host::clock;
-use berth_store::History;
+use berth_store::SessionView;
 
 use super::agent_terminal::AgentTerminal;
 use super::identity::KeeperIdentity;
-use crate::turn;
-use crate::writers::{self, Doing};
 use conversation_signs::ConversationSigns;
 use end_proof::RecordPosition;
 pub(super) use end_proof::{EndVerdict, ReportedEnd, turn_to_prove};
-pub(super) use paste::Typable;
-use paste::{Paste, Stage, confirm_patience_ms, echo_patience_ms};
+pub(super) use paste::TypingDecision;
+use paste::{PasteStage, TurnPaste, confirm_patience_ms, echo_patience_ms};
 use unsent_text::UnsentText;
 
 /// How long the terminal is quiet after a paste before Enter is pressed: an Enter that comes while a paste is being
 /// taken in is swallowed by some agents.
 const SETTLED_MS: u64 = 150;
-/// How long an agent that was started with hooks may take to tell something, once something waits for it.
+/// The timeout for the first report of an agent that was started with hooks, once a turn waits for it.
 const TELL_PATIENCE: Duration = Duration::from_secs(60);
-/// How long a terminal is quiet before an agent that tells nothing at its start is believed to listen.
+/// The quiet time of a terminal after which an agent that reports nothing at its start is believed to listen.
 const LISTENING_MS: u64 = 1500;
-/// How long after its last word an agent's reminder that it has nothing to do is about that, and not about an end before:
-/// such a reminder comes a minute after the end it is about.
+/// The time after its last activity within which an agent's reminder that it is idle is about that activity, and not
+/// about an end before: such a reminder comes a minute after the end it is about.
 const LATE_MS: u64 = 50_000;
-/// How often an agent that works is checked, by what it writes down of itself.
+/// The pause between two checks of a working agent, by its own records.
 const CHECK_MS: u64 = 1000;
-/// How soon it is checked when it was just told to break off.
+/// The pause before a check when it was just asked to break off.
 const CHECK_SOON_MS: u64 = 100;
-/// How long after an end an agent may take to write down what it said. The next turn waits no less.
+/// The time that an agent may take after an end to write down its answer. The next turn waits no less.
 const WRITTEN_MS: u64 = 450;
-/// How long after an end an agent's run is not ended for another interface.
+/// The time after an end in which an agent's run is not ended for another interface.
 const SETTLED_END_MS: u64 = 500;
-/// How long the terminal of an agent that paints while it works is quiet before its record is read.
+/// The quiet time of the terminal of an agent that paints while it works, before its record is read.
 const STILL_MS: u64 = 3000;
-/// How long it is quiet where no turn of a client is in its record.
+/// The quiet time where no turn of a client is in its record.
 const STILL_LONG_MS: u64 = 30_000;
 const ENTER: &[u8] = b"\r";
 const ESCAPE: &[u8] = b"\x1b";
@@ -66,42 +66,43 @@ pub(super) struct TuiTurns {
     unsent: UnsentText,
     signs: ConversationSigns,
     /// The turn that is being typed.
-    paste: Option<Paste>,
-    /// Keys that came while a turn is typed. They follow it.
+    paste: Option<TurnPaste>,
+    /// Keys that came while a turn is typed. They are typed after it.
     behind: Vec<u8>,
-    /// When the terminal last showed something, on the boot clock.
+    /// The time when the terminal last showed output, on the boot clock.
     shown_at_ms: u64,
-    /// When the agent last told that it works, on the wall clock, as it says itself.
+    /// The time of the agent's last report that it works, on the agent's wall clock.
     busy_at_ms: u64,
-    /// When that was heard, on the boot clock.
+    /// The time when that was heard, on the boot clock.
     busy_boot_ms: u64,
-    /// The agent's last word, for people.
-    told: Option<ToldStatus>,
-    /// When to check whether the agent still works, on the boot clock.
+    /// The agent's last report, for people.
+    told: Option<ActivityStatus>,
+    /// The time of the next check whether the agent still works, on the boot clock.
     check_at_ms: Option<u64>,
-    /// Since when something waits for an agent that has told nothing, on the boot clock.
+    /// The time since when a turn waits for an agent that has reported nothing, on the boot clock.
     awaited_since_ms: Option<u64>,
-    /// When a person last sent what they had typed, on the boot clock.
+    /// The time when a user last sent typed text, on the boot clock.
     sent_at_ms: Option<u64>,
-    /// When the agent last told of an end, on the boot clock.
+    /// The time when the agent last reported an end, on the boot clock.
     ended_at_ms: Option<u64>,
-    /// A conversation that another program writes, as was reported already.
+    /// A conversation that another program writes, as was reported before.
     refused_conversation: Option<String>,
-    /// Since when a turn waits for the terminal to take it, on the boot clock.
+    /// The time since when a turn waits for the terminal to take it, on the boot clock.
     due_since_ms: Option<u64>,
     /// Set if a turn was broken off and its prompt may be in the box again; true if that is one line.
     put_back: Option<bool>,
-    /// When the agent last asked something on its screen, on the wall clock, as it says itself.
+    /// The time of the agent's last question on its screen, on the agent's wall clock.
     asked_at_ms: u64,
-    /// How many questions it asked on its screen since this image of the keeper began.
+    /// The number of questions on its screen since this image of the keeper began.
     asked: u64,
-    /// The name of the question that it asked last.
+    /// The name of its last question.
     last_request: String,
-    /// When to remember its conversation as it is, on the boot clock: an agent tells an end before it has written it.
+    /// The time to record the state of its conversation, on the boot clock: an agent reports an end before it
+    /// has written it.
     remember_at_ms: Option<u64>,
     /// An end that a hook reported and that is not proven yet.
     reported_end: Option<ReportedEnd>,
-    /// Where the agent's record ended when the turn it has was typed.
+    /// The end of the agent's record when its current turn was typed.
     record_position: Option<RecordPosition>,
 }
 
@@ -111,48 +112,48 @@ pub(super) fn traits_of(session: &Session) -> AgentTraits {
 }
 
 /// The agent's activity by its own list of sessions, if it keeps one.
-fn doing(session: &Session) -> Option<Doing> {
+fn doing(session: &Session) -> Option<RegistryActivity> {
     let (spec, agent) = (session.spec.as_ref()?, session.agent()?);
-    let env = turn::where_kept(spec, session.conversation.as_ref());
-    writers::doing(&spec.conversation, agent.pid, env)
+    let env = location::where_kept(spec, session.conversation.as_ref());
+    foreign_writers::registry_activity(&spec.conversation, agent.pid, env)
 }
 
 /// True if the agent's own list of sessions says that it works.
 pub(super) fn says_it_works(session: &Session) -> bool {
-    matches!(doing(session), Some(Doing::Busy { .. }))
+    matches!(doing(session), Some(RegistryActivity::Busy { .. }))
 }
 
 fn works(session: &Session) -> bool {
     session.edges.is_some_and(|edges| edges.working)
 }
 
-/// True while hooks of the terminal's agent are expected.
+/// True while the terminal's agent is expected to report through hooks.
 fn is_told_of(session: &Session) -> bool {
-    session.tells && session.has_terminal() && matches!(session.phase, Phase::Running { .. })
+    session.tells && session.has_terminal() && matches!(session.phase, RunPhase::Running { .. })
 }
 
 impl TuiTurns {
-    /// The terminal shows something.
+    /// Notes that the terminal showed output.
     pub(super) fn note_output(&mut self) {
         self.shown_at_ms = clock::boot_ms();
         self.signs.note_output();
     }
 
-    /// The agent's last word, for people.
-    pub(super) fn told(&self) -> Option<ToldStatus> {
+    /// The agent's last report, for people.
+    pub(super) fn told(&self) -> Option<ActivityStatus> {
         self.told.clone()
     }
 
-    /// When what it told of its last end is written down, on the boot clock.
+    /// The time at which the agent has written down its last end, on the boot clock.
     pub(super) fn settled_at_ms(&self) -> Option<u64> {
         self.ended_at_ms.map(|at| at + SETTLED_END_MS)
     }
 
-    // Keys of people.
+    // Keys of users.
 
-    /// True while a turn is being typed and is not sent: no person types meanwhile.
+    /// True while a turn is being typed and is not sent: no user types meanwhile.
     pub(super) fn is_typing(&self) -> bool {
-        matches!(self.paste, Some(Paste { stage: Stage::Pasted { .. }, .. }))
+        matches!(self.paste, Some(TurnPaste { stage: PasteStage::Pasted { .. }, .. }))
     }
 
     /// Keeps keys until the turn is sent.
@@ -160,22 +161,22 @@ impl TuiTurns {
         self.behind.extend_from_slice(keys);
     }
 
-    /// How many keys are kept.
+    /// The number of kept bytes.
     pub(super) fn kept_behind(&self) -> usize {
         self.behind.len()
     }
 
-    /// True if a person typed text and did not send it.
+    /// True if a user typed text and did not send it.
     pub(super) fn has_unsent_text(&self) -> bool {
         self.unsent.waits()
     }
 
-    /// A person has looked at the box, and says that the next turn may be typed.
+    /// A user has looked at the box, and says that the next turn may be typed.
     pub(super) fn accept_unsent_text(&mut self) {
         self.unsent.forget();
     }
 
-    /// Takes in keys that a person typed. True if the draft is gone that held the queue.
+    /// Processes keys that a user typed. True if they removed the unsent text that held the queue.
     pub(super) fn note_typed(&mut self, keys: &[u8], session: &Session) -> bool {
         if !session.tells {
             return false;
@@ -189,61 +190,62 @@ impl TuiTurns {
         }
         if broke_off {
             if traits_of(session).restores_prompt && works(session) {
-                self.unsent.doubt();
+                self.unsent.mark_unknown();
             }
             self.check_soon();
         }
-        matches!(session.turns.hold, Some(Hold::Draft)) && !self.unsent.waits()
+        matches!(session.turns.hold, Some(QueueHold::Draft)) && !self.unsent.waits()
     }
 
-    /// A new image: what is on its way is not typed again, and a person who was typing may have left something.
-    pub(super) fn restore(&mut self, history: &History, person_typed: bool) {
+    /// Restores the state in a new image: a turn on its way is not typed again, and a user who was typing may
+    /// have left text.
+    pub(super) fn restore(&mut self, history: &SessionView, person_typed: bool) {
         let session = &history.session;
         let now = clock::boot_ms();
         if let Some(current) = &session.turns.current
-            && session.turns.open(current.turn).is_some_and(|turn| turn.state == TurnState::Delivered)
+            && session.turns.open(current.turn).is_some_and(|turn| turn.state == TurnProgress::Delivered)
         {
-            let stage = Stage::Sent { until_ms: now + confirm_patience_ms() };
-            self.paste = Some(Paste { turn: current.turn, stage, before: vec![] });
+            let stage = PasteStage::Sent { until_ms: now + confirm_patience_ms() };
+            self.paste = Some(TurnPaste { turn: current.turn, stage, before: vec![] });
         }
         if person_typed {
-            self.unsent.doubt();
+            self.unsent.mark_unknown();
         }
-        // When it told what is in the journal. It may have become idle since, before this image began.
+        // The journal has the last report. The agent may have become idle since, before this image began.
         self.told = history.told();
         let told_ms = self.told.as_ref().map_or_else(clock::wall_ms, |told| told.at.0);
         self.note_work(told_ms);
     }
 
-    // Words of the agent.
+    // Reports of the agent.
 
     fn note_work(&mut self, at_ms: u64) {
         (self.busy_at_ms, self.busy_boot_ms) = (at_ms, clock::boot_ms());
     }
 
-    /// Notes the hook that told something, for people.
-    pub(super) fn note_hook(&mut self, told: &hook::Told, at_ms: u64) {
-        self.told = Some(ToldStatus { how: name_of(told), at: Timestamp(at_ms) });
+    /// Notes the hook that reported, for people.
+    pub(super) fn note_hook(&mut self, told: &hook::HookEvent, at_ms: u64) {
+        self.told = Some(ActivityStatus { how: name_of(told), at: Timestamp(at_ms) });
     }
 
-    /// The agent took a prompt.
+    /// Notes that the agent took a prompt.
     pub(super) fn note_prompt(&mut self, at_ms: u64) {
         self.note_tool(at_ms);
-        // What was typed while a turn was on its way is still there.
+        // Text that was typed while a turn was on its way is still there.
         if self.paste.is_none() {
             self.unsent.taken();
         }
     }
 
-    /// The agent uses a tool.
+    /// Notes that the agent uses a tool.
     pub(super) fn note_tool(&mut self, at_ms: u64) {
         self.reported_end = None;
         self.note_work(at_ms);
     }
 
-    /// The agent asks something on its screen. Returns the name of the question. `seq` is the number of the last journalled
-    /// event: it is higher in each image of the keeper that follows a recorded question, so that no name repeats within a
-    /// session. An answer to an old question would otherwise answer a new one.
+    /// Notes a question on the agent's screen. Returns the name of the question. `seq` is the number of the last
+    /// journalled event: it is higher in each image of the keeper that follows a recorded question, so that no name
+    /// repeats within a session. An answer to an old question would otherwise answer a new one.
     pub(super) fn note_question(&mut self, seq: u64, at_ms: u64) -> String {
         self.asked_at_ms = at_ms;
         self.asked += 1;
@@ -251,7 +253,7 @@ impl TuiTurns {
         self.last_request.clone()
     }
 
-    /// How many questions the agent asked.
+    /// The number of questions that the agent asked.
     pub(super) fn asked(&self) -> u64 {
         self.asked
     }
@@ -267,40 +269,40 @@ impl TuiTurns {
     pub(super) fn note_interrupt(&mut self, session: &Session) -> bool {
         let Some(doing) = doing(session) else { return false };
         let busy_ms = clock::boot_ms().saturating_sub(self.busy_boot_ms);
-        if busy_ms >= LATE_MS && matches!(doing, Doing::Idle { .. }) {
+        if busy_ms >= LATE_MS && matches!(doing, RegistryActivity::Idle { .. }) {
             self.busy_at_ms = 0;
         }
         self.check_soon();
         true
     }
 
-    /// The guard kept the agent from taking a prompt. A turn that was typed is over: it did nothing.
-    pub(super) fn held_up(&mut self, why: String, terminal: &mut AgentTerminal) -> Vec<Observation> {
+    /// Ends a typed turn whose prompt the guard kept from the agent: the turn did nothing.
+    pub(super) fn end_blocked_turn(&mut self, why: String, terminal: &mut AgentTerminal) -> Vec<Observation> {
         match self.paste.as_ref().map(|paste| (paste.turn, paste.stage)) {
-            Some((turn, Stage::Sent { .. })) => {
+            Some((turn, PasteStage::Sent { .. })) => {
                 self.paste = None;
                 self.let_keys_follow(terminal);
-                // Whatever waits would be held up as well, and joined with what stayed in the box.
+                // Every waiting turn would be stopped as well, and mixed with the text in the box.
                 let who = format!("{why} (the text that was typed is still in its input box)");
-                let hold = Hold::ForeignWriter { who };
-                let end = TurnEnd::without_answer(Final::Failed, why);
-                self.unsent.doubt();
+                let hold = QueueHold::ForeignWriter { who };
+                let end = TurnEnd::without_answer(FinalState::Failed, why);
+                self.unsent.mark_unknown();
                 vec![Observation::TurnOver { turn, end }, Observation::Held { hold }]
             }
-            Some((_, Stage::Pasted { .. })) => vec![],
-            // A person typed it, and the agent put it back into its box.
+            Some((_, PasteStage::Pasted { .. })) => vec![],
+            // A user typed it, and the agent put it back into its box.
             None => {
                 self.unsent.taken();
-                self.unsent.doubt();
+                self.unsent.mark_unknown();
                 vec![]
             }
         }
     }
 
-    // The conversation.
+    // The conversation of the agent.
 
-    /// True for a word about the conversation that the agent had before: hooks are processes of their own, and may come
-    /// late.
+    /// True for a late report about the agent's previous conversation: hooks are processes of their own, and
+    /// may come late.
     pub(super) fn is_of_another_conversation(&self, id: &str, session: &Session) -> bool {
         let known = session.conversation.as_ref().map(|known| known.id.as_str());
         !id.is_empty() && known.is_some_and(|known| known != id) && !self.is_refused_conversation(id)
@@ -316,12 +318,12 @@ impl TuiTurns {
         self.refused_conversation = is_refused.then_some(id);
     }
 
-    /// Has the conversation looked for at once, however long that takes.
+    /// Starts a search for the conversation at once; it may take long.
     pub(super) fn expect_conversation(&mut self) {
         self.signs.expect();
     }
 
-    /// The conversation that the agent has open by its own signs, if nothing else tells.
+    /// The conversation that the agent has open by its own signs, if it is not known otherwise.
     pub(super) fn find_conversation(
         &mut self,
         session: &Session,
@@ -330,27 +332,27 @@ impl TuiTurns {
         self.signs.find(session, identity)
     }
 
-    /// Keys are about to reach the agent. True if its signs have to be looked at before.
+    /// Keys are about to reach the agent. True if its signs must be read before.
     pub(super) fn needs_look_before(&self, keys: &[u8]) -> bool {
         self.signs.needs_look_before(keys)
     }
 
-    /// The first prompt may follow, which the agent opens a conversation for.
+    /// Notes keys that may end the first prompt, for which the agent opens a conversation.
     pub(super) fn expect_prompt(&mut self, keys: &[u8]) {
         self.signs.expect_prompt(keys);
     }
 
-    /// When to look for the conversation, on the boot clock.
+    /// The time of the next look for the conversation, on the boot clock.
     pub(super) fn signs_due_ms(&self, session: &Session) -> Option<u64> {
         self.signs.due_ms(session)
     }
 
-    // Edges and time.
+    // Activity and time.
 
-    /// Follows from what the agent does now; called after each word of it. Returns whether it works.
+    /// Reacts to the agent's current activity; called after each report of it. Returns true while it works.
     pub(super) fn after_edge(&mut self, session: &Session, terminal: &mut AgentTerminal) -> bool {
         let is_unsent = self.paste.as_ref().is_some_and(|paste| {
-            session.turns.open(paste.turn).is_some_and(|turn| turn.state == TurnState::Delivered)
+            session.turns.open(paste.turn).is_some_and(|turn| turn.state == TurnProgress::Delivered)
         });
         if !is_unsent {
             self.paste = None;
@@ -361,10 +363,10 @@ impl TuiTurns {
             self.remember_at_ms = None;
             self.check_at_ms.get_or_insert(clock::boot_ms() + CHECK_MS);
         } else {
-            // Taken back if no person typed there; more than a line cannot be taken back for sure.
+            // The line is removed if no user typed there; more than a line cannot be removed for sure.
             match self.put_back.take() {
                 Some(true) if !self.unsent.waits() => terminal.queue_keys(KILL_LINE),
-                Some(_) => self.unsent.doubt(),
+                Some(_) => self.unsent.mark_unknown(),
                 None => {}
             }
             self.check_at_ms = None;
@@ -372,17 +374,17 @@ impl TuiTurns {
         works
     }
 
-    /// Has the conversation remembered once the agent has written its end.
+    /// Schedules recording the conversation for when the agent has written its end.
     pub(super) fn remember_soon(&mut self) {
         self.remember_at_ms = Some(clock::boot_ms() + WRITTEN_MS);
     }
 
-    /// True once when the conversation is to be remembered.
+    /// True once when the conversation is to be recorded.
     pub(super) fn take_remember(&mut self, now: u64) -> bool {
         self.remember_at_ms.take_if(|at| *at <= now).is_some()
     }
 
-    /// Has the agent break off, as a person at its terminal would.
+    /// Makes the agent break off, as a user at its terminal would.
     pub(super) fn break_off(
         &mut self,
         turn: u64,
@@ -390,12 +392,12 @@ impl TuiTurns {
         terminal: &mut AgentTerminal,
     ) -> Option<Observation> {
         if self.is_typing() {
-            // It was never sent, and stays in the box.
+            // The text was never sent, and stays in the box.
             self.paste = None;
-            self.unsent.doubt();
+            self.unsent.mark_unknown();
             self.let_keys_follow(terminal);
             let reason = "it was withdrawn before it was sent; its text is in the input box";
-            let end = TurnEnd::without_answer(Final::Interrupted, reason);
+            let end = TurnEnd::without_answer(FinalState::Interrupted, reason);
             return Some(Observation::TurnOver { turn, end });
         }
         if traits_of(session).restores_prompt {
@@ -407,7 +409,7 @@ impl TuiTurns {
         None
     }
 
-    /// A key was pressed that breaks off what an agent does. Not every agent tells.
+    /// Notes a key that makes an agent break off. Not every agent reports that.
     fn check_soon(&mut self) {
         if let Some(at) = &mut self.check_at_ms {
             *at = clock::boot_ms() + CHECK_SOON_MS;
@@ -415,16 +417,16 @@ impl TuiTurns {
     }
 }
 
-/// The agents' name for the hook that told this.
-fn name_of(told: &hook::Told) -> String {
+/// The agents' name for the hook of this report.
+fn name_of(told: &hook::HookEvent) -> String {
     let name = match told {
-        hook::Told::Started { .. } => "SessionStart",
-        hook::Told::Prompt { .. } => "UserPromptSubmit",
-        hook::Told::Tool { .. } => "tool use",
-        hook::Told::NeedsYou { .. } => "PermissionRequest",
-        hook::Told::Stopped { .. } => "Stop",
-        hook::Told::Interrupted => "Interrupt",
-        hook::Told::Ended { .. } => "SessionEnd",
+        hook::HookEvent::Started { .. } => "SessionStart",
+        hook::HookEvent::Prompt { .. } => "UserPromptSubmit",
+        hook::HookEvent::Tool { .. } => "tool use",
+        hook::HookEvent::NeedsYou { .. } => "PermissionRequest",
+        hook::HookEvent::Stopped { .. } => "Stop",
+        hook::HookEvent::Interrupted => "Interrupt",
+        hook::HookEvent::Ended { .. } => "SessionEnd",
     };
     format!("{name} hook")
 }

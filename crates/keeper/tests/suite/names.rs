@@ -1,25 +1,25 @@
 //! Races for names: many claim one at the same moment, on real files.
 //!
-//! A seed chooses how a name is stale and who is how late. `BERTH_SEED=N` plays one again; the moments at which the
-//! kernel switches between threads are not in it.
+//! A seed chooses how a name is stale and which claimants are late, by how much. `BERTH_SEED=N` replays one; the
+//! moments at which the kernel switches between threads are not in it.
 
 use std::fs;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use berth_api::{Problem, Status};
-use berth_core::{Command, Conversation, Name, SessionId, Spec};
-use berth_journal::fake::Rng;
-use berth_keeper::import::{ImportLock, Past, import};
+use berth_api::{Problem, SessionStatus};
+use berth_core::{Command, Conversation, SafeName, SessionId, SessionSpec};
+use berth_journal::fake_disk::SplitMix64;
+use berth_keeper::import::{ImportLock, ImportSource, import};
 use berth_keeper::recover;
-use berth_store::names::Naming;
-use berth_store::{Home, view};
+use berth_store::names::RequestedName;
+use berth_store::{StateDir, session_status};
+use berth_test_dir::TestDir;
 
-/// How many claim one name.
+/// The number of threads that claim one name.
 const TAKERS: usize = 4;
-/// How long the latest one may be, in turns of an empty loop.
+/// The longest delay of a claimant, in turns of an empty loop.
 const LATEST: u64 = 20_000;
 
 fn seeds() -> Range<u64> {
@@ -29,28 +29,30 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// A state directory that goes with the test.
-struct Place {
-    root: PathBuf,
-    home: Home,
+/// A state directory, and the lock of imports.
+struct SessionNamesFixture {
+    root: TestDir,
+    home: StateDir,
     lock: ImportLock,
 }
 
-impl Place {
+impl SessionNamesFixture {
     fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let root = std::env::temp_dir().join(format!("berth-names-{}-{number}", std::process::id()));
-        let home = Home::open(root.clone()).expect("a state directory");
+        let root = TestDir::new();
+        let home = StateDir::open(root.to_path_buf()).expect("a state directory");
         let lock = ImportLock::acquire(&home).expect("a lock");
         Self { root, home, lock }
     }
 
-    /// A session of this name that nothing runs in.
-    fn make(&self, name: &Name, conversation: String) -> Result<Status, Problem> {
-        let past = Past {
-            spec: Spec { driver: "pty".to_owned(), conversation: "claude".to_owned(), ..Spec::default() },
-            name: Naming::Chosen(name.clone()),
+    /// Makes a session of this name without a run.
+    fn make(&self, name: &SafeName, conversation: String) -> Result<SessionStatus, Problem> {
+        let past = ImportSource {
+            spec: SessionSpec {
+                driver: "pty".to_owned(),
+                conversation: "claude".to_owned(),
+                ..SessionSpec::default()
+            },
+            name: RequestedName::Chosen(name.clone()),
             conversation: Conversation { id: conversation, store: String::new() },
             file: PathBuf::new(),
             bytes: 0,
@@ -60,20 +62,21 @@ impl Place {
         import(&self.home, &self.lock, past)
     }
 
-    /// What `berth rename` does.
-    fn rename(&self, id: &SessionId, old: &Name, new: &Name) -> Result<(), Problem> {
-        let (_, claim) = self.home.claim_name(&Naming::Chosen(new.clone()), id)?;
+    /// Renames like `berth rename`.
+    fn rename(&self, id: &SessionId, old: &SafeName, new: &SafeName) -> Result<(), Problem> {
+        let (_, claim) = self.home.claim_name(&RequestedName::Chosen(new.clone()), id)?;
         recover::with_lease(&self.home, id, Command::Rename { name: new.clone() })?;
         drop(claim);
         self.home.drop_name(old, id);
         Ok(())
     }
 
-    /// The sessions that say of themselves that they have this name.
-    fn called(&self, name: &Name) -> Vec<SessionId> {
+    /// The sessions whose records have this name.
+    fn called(&self, name: &SafeName) -> Vec<SessionId> {
         let all = self.home.session_ids().expect("a list");
         let says_so = |id: &SessionId| {
-            view::history(&self.home, id).is_ok_and(|history| history.session.name.as_ref() == Some(name))
+            session_status::history(&self.home, id)
+                .is_ok_and(|history| history.session.name.as_ref() == Some(name))
         };
         all.into_iter().filter(says_so).collect()
     }
@@ -84,17 +87,11 @@ impl Place {
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.root);
-    }
+fn name(text: &str) -> SafeName {
+    SafeName::parse(text).expect("a name")
 }
 
-fn name(text: &str) -> Name {
-    Name::parse(text).expect("a name")
-}
-
-fn id_of(status: &Status) -> SessionId {
+fn id_of(status: &SessionStatus) -> SessionId {
     SessionId::parse(&status.id).expect("an id")
 }
 
@@ -107,8 +104,8 @@ fn be_late(turns: u64) {
 #[test]
 fn of_many_takers_of_a_stale_name_one_gets_it_and_the_others_are_told_which() {
     for seed in seeds() {
-        let mut rng = Rng::new(seed);
-        let place = Place::new();
+        let mut rng = SplitMix64::new(seed);
+        let place = SessionNamesFixture::new();
         let wanted = name("wanted");
         let pointer = place.root.join("names/wanted");
         let before = match rng.below(5) {
@@ -129,7 +126,7 @@ fn of_many_takers_of_a_stale_name_one_gets_it_and_the_others_are_told_which() {
         let before = before.expect("a pointer");
         let late: Vec<u64> = (0..TAKERS).map(|_| rng.below(LATEST)).collect();
         let gate = Barrier::new(TAKERS);
-        let made: Vec<Result<Status, Problem>> = std::thread::scope(|scope| {
+        let made: Vec<Result<SessionStatus, Problem>> = std::thread::scope(|scope| {
             let take = |(taker, late): (usize, u64)| {
                 let (place, wanted, gate) = (&place, &wanted, &gate);
                 scope.spawn(move || {
@@ -157,8 +154,8 @@ fn of_many_takers_of_a_stale_name_one_gets_it_and_the_others_are_told_which() {
 #[test]
 fn a_rename_against_sessions_that_want_both_names_leaves_each_name_with_one_session() {
     for seed in seeds() {
-        let mut rng = Rng::new(seed);
-        let place = Place::new();
+        let mut rng = SplitMix64::new(seed);
+        let place = SessionNamesFixture::new();
         let (old, new) = (name("old"), name("new"));
         let renamed = id_of(&place.make(&old, "renamed".to_owned()).expect("a session"));
         if rng.coin() {
@@ -199,13 +196,14 @@ fn a_rename_against_sessions_that_want_both_names_leaves_each_name_with_one_sess
 
 #[test]
 fn the_name_of_a_session_that_is_being_made_waits_for_its_end() {
-    let place = Place::new();
+    let place = SessionNamesFixture::new();
     let wanted = name("wanted");
     let given_up = place.home.mint().expect("a session");
-    let (_, claim) = place.home.claim_name(&Naming::Chosen(wanted.clone()), &given_up).expect("a claim");
+    let (_, claim) =
+        place.home.claim_name(&RequestedName::Chosen(wanted.clone()), &given_up).expect("a claim");
     std::thread::scope(|scope| {
         let next = scope.spawn(|| place.make(&wanted, "next".to_owned()));
-        // It has the file open as long as it waits for it; the claim opened it under another name.
+        // The waiting command has the file open; the claim opened it under another name.
         let has_open = || {
             let open = fs::read_dir("/proc/self/fd").expect("a list").flatten();
             open.filter(|fd| fs::read_link(fd.path()).is_ok_and(|file| file.ends_with("names/wanted")))

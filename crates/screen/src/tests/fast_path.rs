@@ -1,4 +1,4 @@
-//! Putting text off and skipping it changes nothing.
+//! Delaying and skipping text changes nothing.
 
 use alacritty_terminal::grid::Dimensions;
 use alacritty_terminal::index::Line;
@@ -6,9 +6,9 @@ use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::{prop_assert, prop_assert_eq, proptest};
 
 use super::cases;
-use super::streams::{OLDER_SCREENS, Step, cuts, flood, pieces, size, steps};
+use super::streams::{OLDER_SCREENS, ScreenTestStep, cuts, flood, pieces, size, steps};
 use crate::emulator::Emulator;
-use crate::{Screen, Size};
+use crate::{Screen, ScreenSize};
 
 /// The cells, cursors and modes inside `screen` and inside an emulator that was fed directly are the same,
 /// apart from marks that are too many on one character.
@@ -30,7 +30,7 @@ fn assert_same(
     Ok(())
 }
 
-/// The same stream without what the emulator that is fed directly does not know.
+/// The stream without sequences that the emulator alone does not know.
 fn known(bytes: &[u8]) -> Vec<u8> {
     let mut known = Vec::new();
     let mut rest = bytes;
@@ -46,10 +46,10 @@ fn known(bytes: &[u8]) -> Vec<u8> {
     known
 }
 
-/// Feeds `steps` both ways; `looks` says after which steps somebody looks at the screen.
+/// Feeds `steps` both ways; `looks` has the steps after which the screen is read.
 fn check(
-    size: Size,
-    steps: &[Step],
+    size: ScreenSize,
+    steps: &[ScreenTestStep],
     cuts: &[u8],
     looks: &[bool],
 ) -> Result<(), proptest::test_runner::TestCaseError> {
@@ -57,13 +57,13 @@ fn check(
     let mut plain = Emulator::new(size);
     for (step, look) in steps.iter().zip(looks.iter().cycle()) {
         match step {
-            Step::Bytes(bytes) => {
+            ScreenTestStep::Bytes(bytes) => {
                 let bytes = &known(bytes);
                 pieces(bytes, cuts).iter().for_each(|piece| screen.feed(piece));
                 plain.advance(bytes).unwrap();
             }
-            Step::Resize(size) if *size == screen.size() => {}
-            Step::Resize(size) => {
+            ScreenTestStep::Resize(size) if *size == screen.size() => {}
+            ScreenTestStep::Resize(size) => {
                 screen.resize(*size);
                 plain.resize(*size).unwrap();
             }
@@ -73,8 +73,8 @@ fn check(
         }
     }
     assert_same(&mut screen, &mut plain)?;
-    // What cannot be seen shows in what follows: the last character, tab stops, character sets, the
-    // scroll region, both screens.
+    // Hidden state shows in later output: the last character, tab stops, character sets, the scroll region, both
+    // screens.
     for probe in ["\x1b[3b", "\t\tX", "qq\r\n\n\n\n\nZ", "\x1b[?1049l", "\x1b8qq", "\x1b[?1049h", "\x1b8qq"] {
         screen.feed(probe.as_bytes());
         plain.advance(probe.as_bytes()).unwrap();
@@ -84,8 +84,8 @@ fn check(
     Ok(())
 }
 
-fn flooding() -> impl Strategy<Value = Vec<Step>> {
-    let step = prop_oneof![8 => flood().prop_map(Step::Bytes), 1 => size().prop_map(Step::Resize)];
+fn flooding() -> impl Strategy<Value = Vec<ScreenTestStep>> {
+    let step = prop_oneof![8 => flood().prop_map(ScreenTestStep::Bytes), 1 => size().prop_map(ScreenTestStep::Resize)];
     proptest::collection::vec(step, 0..4)
 }
 
@@ -114,7 +114,7 @@ proptest! {
 
 #[test]
 fn a_flood_longer_than_the_limit_gives_the_screen_that_feeding_it_directly_gives() {
-    let size = Size { rows: 24, cols: 80 };
+    let size = ScreenSize { rows: 24, cols: 80 };
     for chunk_bytes in [1, 37, 4096, 65536] {
         let mut screen = Screen::new(size);
         let mut plain = Emulator::new(size);
@@ -135,7 +135,7 @@ fn a_flood_longer_than_the_limit_gives_the_screen_that_feeding_it_directly_gives
 
 #[test]
 fn fetching_answers_leaves_text_put_off() {
-    let mut screen = Screen::new(Size { rows: 3, cols: 20 });
+    let mut screen = Screen::new(ScreenSize { rows: 3, cols: 20 });
     screen.feed(b"\x1b[5nfirst\r\n");
     assert_eq!(screen.take_answers(), b"\x1b[0n");
     assert!(screen.has_pending());
@@ -144,10 +144,10 @@ fn fetching_answers_leaves_text_put_off() {
 }
 
 #[test]
-fn a_character_repeated_more_often_than_there_are_cells_ends_where_it_should() {
+fn a_character_repeated_more_often_than_there_are_cells_ends_in_the_right_place() {
     // Three wide characters fit in a line of seven cells, and a mark takes no cell at all.
     for text in ["漢\x1b[30b", "e\x1b[400b", "e\u{301}\x1b[20b", "e\u{301}\x1b[65535b"] {
-        let size = Size { rows: 1, cols: 7 };
+        let size = ScreenSize { rows: 1, cols: 7 };
         let mut screen = Screen::new(size);
         let mut plain = Emulator::new(size);
         screen.feed(text.as_bytes());

@@ -1,10 +1,10 @@
-//! Tests that need to look inside: streams to feed, and what to compare.
+//! Tests that need private state: streams to feed, and comparisons.
 //!
 //! A property that fails prints its smallest counterexample and its seed: `BERTH_SEED=N` repeats that run,
 //! `BERTH_CASES=500000` tries as many cases. Name the one test when you use them.
 
-mod answers;
 mod fast_path;
+mod query_replies;
 mod recordings;
 mod resize;
 mod restore;
@@ -24,11 +24,11 @@ use alacritty_terminal::vte::ansi::{CharsetIndex, CursorStyle, StandardCharset};
 use proptest::test_runner::{Config, RngSeed};
 
 use crate::Screen;
-use crate::hidden::Hidden;
-use crate::paint::{Pen, print};
+use crate::hidden_state::HiddenState;
+use crate::paint::{CellStyle, write_cell_text};
 use crate::restore::{all_rows, nearest};
 
-/// How a property is tested: with so many random cases, unless the environment says otherwise.
+/// Number of random cases of a property, unless the environment overrides it.
 ///
 /// This prints the seed, which the test harness shows if the property fails.
 fn cases(usual: u32) -> Config {
@@ -45,34 +45,34 @@ fn number<T: FromStr>(variable: &str) -> Option<T> {
 
 /// Everything about a screen that a restored terminal must share.
 #[derive(Clone, PartialEq, Debug)]
-struct Shot {
-    hidden: Hidden,
+struct EmulatorSnapshot {
+    hidden: HiddenState,
     mode: TermMode,
     cursor_style: CursorStyle,
-    active: Picture,
-    saved: Place,
-    primary: Option<Picture>,
+    active: ScreenContents,
+    saved: EmulatorCursor,
+    primary: Option<ScreenContents>,
 }
 
-/// What one screen shows, and its cursor.
+/// The contents of one screen, and its cursor.
 #[derive(Clone, PartialEq, Debug)]
-struct Picture {
-    cells: Vec<Vec<(String, Pen)>>,
+struct ScreenContents {
+    cells: Vec<Vec<(String, CellStyle)>>,
     wraps: Vec<bool>,
-    cursor: Place,
+    cursor: EmulatorCursor,
 }
 
 /// A cursor with all that belongs to it.
 #[derive(Clone, PartialEq, Debug)]
-struct Place {
+struct EmulatorCursor {
     row: usize,
     column: usize,
     wrap_pending: bool,
-    pen: Pen,
+    pen: CellStyle,
     charsets: [StandardCharset; 4],
 }
 
-fn shoot(screen: &mut Screen) -> Shot {
+fn shoot(screen: &mut Screen) -> EmulatorSnapshot {
     let (emulator, hidden) = screen.settled();
     let mut hidden = hidden.clone();
     hidden.title_depth = 0;
@@ -87,7 +87,7 @@ fn shoot(screen: &mut Screen) -> Shot {
     } else {
         all_rows(emulator.grid())
     };
-    Shot {
+    EmulatorSnapshot {
         hidden,
         mode: emulator.mode(),
         cursor_style: emulator.term().cursor_style(),
@@ -98,7 +98,7 @@ fn shoot(screen: &mut Screen) -> Shot {
 }
 
 /// `rows` are those a sequence can send the cursor to.
-fn picture(grid: &Grid<Cell>, rows: &Range<usize>) -> Picture {
+fn picture(grid: &Grid<Cell>, rows: &Range<usize>) -> ScreenContents {
     let cursor = place(grid, &grid.cursor, rows);
     let saved = place(grid, &grid.saved_cursor, &all_rows(grid));
     let mut cells = Vec::new();
@@ -107,8 +107,8 @@ fn picture(grid: &Grid<Cell>, rows: &Range<usize>) -> Picture {
         let row = &grid[Line(number as i32)];
         let mut line = Vec::new();
         while line.len() < row.len() {
-            let (mut text, pen) = (String::new(), Pen::of(&row[Column(line.len())]));
-            let width = print(row, line.len(), |character| text.push(character));
+            let (mut text, pen) = (String::new(), CellStyle::of(&row[Column(line.len())]));
+            let width = write_cell_text(row, line.len(), |character| text.push(character));
             line.push((text, pen.clone()));
             if width == 2 {
                 line.push((String::new(), pen));
@@ -120,19 +120,19 @@ fn picture(grid: &Grid<Cell>, rows: &Range<usize>) -> Picture {
         let flag = row[Column(row.len() - 1)].flags.contains(Flags::WRAPLINE);
         wraps.push(flag && !pending && number + 1 < grid.screen_lines());
     }
-    Picture { cells, wraps, cursor }
+    ScreenContents { cells, wraps, cursor }
 }
 
-fn place(grid: &Grid<Cell>, cursor: &Cursor<Cell>, rows: &Range<usize>) -> Place {
+fn place(grid: &Grid<Cell>, cursor: &Cursor<Cell>, rows: &Range<usize>) -> EmulatorCursor {
     let line = cursor.point.line.0 as usize;
     let row = nearest(line, rows);
     // The emulator keeps a wrap pending when it tabs backwards, terminals do not.
     let wrap_pending = cursor.input_needs_wrap && cursor.point.column == grid.last_column() && row == line;
-    Place {
+    EmulatorCursor {
         row,
         column: cursor.point.column.0,
         wrap_pending,
-        pen: Pen::of(&cursor.template),
+        pen: CellStyle::of(&cursor.template),
         charsets: [CharsetIndex::G0, CharsetIndex::G1, CharsetIndex::G2, CharsetIndex::G3]
             .map(|index| cursor.charsets[index]),
     }

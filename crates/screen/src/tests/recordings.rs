@@ -1,9 +1,9 @@
 //! Streams as real programs write them.
 
 use super::shoot;
-use crate::{Screen, Size};
+use crate::{Screen, ScreenSize};
 
-const SIZE: Size = Size { rows: 6, cols: 30 };
+const SIZE: ScreenSize = ScreenSize { rows: 6, cols: 30 };
 
 fn screen(stream: &[u8]) -> Screen {
     let mut screen = Screen::new(SIZE);

@@ -1,4 +1,4 @@
-//! Resizing by ourselves gives what the emulator's own resize gives.
+//! Our own resize gives the same screen as that of the emulator.
 
 use alacritty_terminal::event::VoidListener;
 use alacritty_terminal::grid::Dimensions;
@@ -10,7 +10,7 @@ use proptest::{prop_assert_eq, proptest};
 
 use super::cases;
 use super::streams::size;
-use crate::{Screen, Size};
+use crate::{Screen, ScreenSize};
 
 proptest! {
     #![proptest_config(cases(300))]
@@ -40,20 +40,20 @@ proptest! {
 
 #[test]
 fn the_alternate_screen_is_cut_and_the_primary_screen_behind_it_wraps() {
-    let mut screen = Screen::new(Size { rows: 3, cols: 10 });
+    let mut screen = Screen::new(ScreenSize { rows: 3, cols: 10 });
     screen.feed(b"\n0123456789abc\x1b[?1049h\x1b[Hfull screen");
-    screen.resize(Size { rows: 5, cols: 5 });
+    screen.resize(ScreenSize { rows: 5, cols: 5 });
     assert_eq!(screen.text(), "full\nn");
     screen.feed(b"\x1b[?1049l");
     assert_eq!(screen.text(), "01234\n56789\nabc");
-    assert_eq!(screen.size(), Size { rows: 5, cols: 5 });
+    assert_eq!(screen.size(), ScreenSize { rows: 5, cols: 5 });
 }
 
 #[test]
 fn modes_survive_a_resize_and_the_scroll_region_does_not() {
-    let mut screen = Screen::new(Size { rows: 3, cols: 10 });
+    let mut screen = Screen::new(ScreenSize { rows: 3, cols: 10 });
     screen.feed(b"\x1b[?1049h\x1b[>1u\x1b[=5;1u\x1b[?2004h\x1b[2;3r");
-    screen.resize(Size { rows: 9, cols: 10 });
+    screen.resize(ScreenSize { rows: 9, cols: 10 });
     let bytes = String::from_utf8(screen.restore()).unwrap();
     assert!(
         bytes.contains("\x1b[>1u\x1b[=5;1u") && bytes.contains("\x1b[?2004h") && !bytes.contains("\x1b[2;3r")
@@ -62,9 +62,9 @@ fn modes_survive_a_resize_and_the_scroll_region_does_not() {
 
 #[test]
 fn a_coloured_row_that_grew_is_cleared_in_full() {
-    let mut screen = Screen::new(Size { rows: 3, cols: 4 });
+    let mut screen = Screen::new(ScreenSize { rows: 3, cols: 4 });
     screen.feed(b"\x1b[41m\r\n\n\n\n\n\x1b[m");
-    screen.resize(Size { rows: 3, cols: 8 });
+    screen.resize(ScreenSize { rows: 3, cols: 8 });
     screen.feed(b"\n\n\n");
     assert_eq!(screen.ansi(), "");
 }

@@ -1,22 +1,22 @@
-//! A restored terminal is the terminal that watched.
+//! A restored terminal equals one that saw the whole stream.
 
 use proptest::{prop_assert_eq, proptest};
 
-use super::streams::{Step, size, steps, stream};
-use super::{Shot, cases, shoot};
-use crate::{Screen, Size};
+use super::streams::{ScreenTestStep, size, steps, stream};
+use super::{EmulatorSnapshot, cases, shoot};
+use crate::{Screen, ScreenSize};
 
-fn play(screen: &mut Screen, steps: &[Step]) {
+fn play(screen: &mut Screen, steps: &[ScreenTestStep]) {
     for step in steps {
         match step {
-            Step::Bytes(bytes) => screen.feed(bytes),
-            Step::Resize(size) => screen.resize(*size),
+            ScreenTestStep::Bytes(bytes) => screen.feed(bytes),
+            ScreenTestStep::Resize(size) => screen.resize(*size),
         }
     }
 }
 
 /// A terminal that gets `bytes` after having shown `before`.
-fn client(size: Size, before: &[u8], bytes: &[u8]) -> Screen {
+fn client(size: ScreenSize, before: &[u8], bytes: &[u8]) -> Screen {
     let mut client = Screen::new(size);
     client.feed(before);
     client.take_answers();
@@ -25,9 +25,9 @@ fn client(size: Size, before: &[u8], bytes: &[u8]) -> Screen {
     client
 }
 
-/// What the screen does from here on. This shows what only the emulator knows: where it really scrolls, its
-/// tab stops and character sets.
-fn goes_on(screen: &mut Screen) -> Shot {
+/// The behaviour of the screen from here on. This shows state that only the emulator knows: the region that really
+/// scrolls, tab stops and character sets.
+fn goes_on(screen: &mut Screen) -> EmulatorSnapshot {
     screen.feed(b"\x1b[2J\x1b[H");
     screen.feed("a\tq\r\n".repeat(20).as_bytes());
     shoot(screen)
@@ -61,13 +61,13 @@ proptest! {
 }
 
 fn restored(stream: &[u8]) -> String {
-    let mut screen = Screen::new(Size { rows: 4, cols: 10 });
+    let mut screen = Screen::new(ScreenSize { rows: 4, cols: 10 });
     screen.feed(stream);
     String::from_utf8(screen.restore()).unwrap()
 }
 
 #[test]
-fn restoring_starts_with_the_end_of_whatever_was_half_done() {
+fn restoring_starts_with_the_end_of_unfinished_sequences() {
     assert!(restored(b"").starts_with("\x1b\\"));
 }
 
@@ -97,7 +97,7 @@ fn a_cursor_outside_the_scroll_region_goes_to_the_nearest_row_inside_and_prints_
     // Saved with a wrap pending, and brought back when rows only count from the region on.
     for (saved_in, goes_to) in [(1, 1), (4, 2)] {
         let stream = format!("\x1b[{saved_in};10HX\x1b7\x1b[2;3r\x1b[?6h\x1b8");
-        let size = Size { rows: 4, cols: 10 };
+        let size = ScreenSize { rows: 4, cols: 10 };
         let mut screen = Screen::new(size);
         screen.feed(stream.as_bytes());
         let mut fresh = client(size, b"", &screen.restore());
@@ -108,7 +108,7 @@ fn a_cursor_outside_the_scroll_region_goes_to_the_nearest_row_inside_and_prints_
 
 #[test]
 fn marks_on_the_gap_before_a_wide_character_that_did_not_fit_come_back() {
-    let size = Size { rows: 3, cols: 4 };
+    let size = ScreenSize { rows: 3, cols: 4 };
     let mut screen = Screen::new(size);
     // The second line of `abc漢` begins with the wide character. With wrapping off another one does not
     // fit in the gap, but its accent does.
@@ -119,9 +119,9 @@ fn marks_on_the_gap_before_a_wide_character_that_did_not_fit_come_back() {
 
 #[test]
 fn the_older_ways_to_the_alternate_screen_come_back_and_lead_back() {
-    let size = Size { rows: 4, cols: 12 };
+    let size = ScreenSize { rows: 4, cols: 12 };
     for (enter, leave, goes_to) in [
-        // The cursor stays where it was on the other screen, unless somebody saved it.
+        // The cursor stays where it was on the other screen, unless the application saved it.
         ("\x1b[?47h", "\x1b[?47l", (2, 4)),
         ("\x1b[?1047h", "\x1b[?1047l", (2, 4)),
         ("\x1b7\x1b[?47h", "\x1b[2J\x1b[?47l\x1b8", (1, 2)),

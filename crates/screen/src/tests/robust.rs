@@ -6,10 +6,10 @@ use proptest::{prop_assert, prop_assert_eq, proptest};
 
 use super::streams::{cuts, pieces, stream};
 use super::{cases, shoot};
-use crate::emulator::{Emulator, Panicked};
-use crate::{Screen, Size};
+use crate::emulator::{Emulator, EmulatorPanicked};
+use crate::{Screen, ScreenSize};
 
-const SIZE: Size = Size { rows: 5, cols: 12 };
+const SIZE: ScreenSize = ScreenSize { rows: 5, cols: 12 };
 
 proptest! {
     #![proptest_config(cases(400))]
@@ -21,7 +21,7 @@ proptest! {
         let mut screen = Screen::new(SIZE);
         for (bytes, rows, cols) in steps {
             screen.feed(&bytes);
-            screen.resize(Size { rows, cols });
+            screen.resize(ScreenSize { rows, cols });
             screen.restore();
         }
         prop_assert!(!screen.damaged());
@@ -48,7 +48,7 @@ proptest! {
 fn a_panic_in_the_emulator_does_not_get_out() {
     let mut emulator = Emulator::new(SIZE);
     // The emulator drops a title when it means to drop a keyboard mode, and there is no title.
-    assert!(matches!(emulator.advance("\x1b[>1u".repeat(5000).as_bytes()), Err(Panicked)));
+    assert!(matches!(emulator.advance("\x1b[>1u".repeat(5000).as_bytes()), Err(EmulatorPanicked)));
 }
 
 #[test]

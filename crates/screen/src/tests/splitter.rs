@@ -1,4 +1,4 @@
-//! Cuts are where they may be.
+//! Streams are cut only where they may be.
 
 use alacritty_terminal::vte::{Parser, Perform};
 use proptest::collection::vec;
@@ -8,16 +8,16 @@ use proptest::{prop_assert, prop_assert_eq, proptest};
 
 use super::cases;
 use super::streams::{cuts, pieces, stream};
-use crate::splitter::half_character;
-use crate::{HELD_LIMIT_BYTES, Splitter};
+use crate::splitter::incomplete_utf8_bytes;
+use crate::{HELD_LIMIT_BYTES, StreamSplitter};
 
-fn push(splitter: &mut Splitter, bytes: &[u8]) -> Vec<u8> {
+fn push(splitter: &mut StreamSplitter, bytes: &[u8]) -> Vec<u8> {
     splitter.push(bytes).into_owned()
 }
 
 #[test]
 fn plain_text_and_whole_sequences_pass_without_a_copy() {
-    let mut splitter = Splitter::new();
+    let mut splitter = StreamSplitter::new();
     for whole in [
         "plain é 漢字 text\r\n",
         "\x1b[1;31mred\x1b[0m",
@@ -33,7 +33,7 @@ fn plain_text_and_whole_sequences_pass_without_a_copy() {
         let passed = splitter.push(whole.as_bytes());
         assert!(matches!(passed, std::borrow::Cow::Borrowed(_)), "{whole:?}");
         assert_eq!(&*passed, whole.as_bytes());
-        assert!(!splitter.torn());
+        assert!(!splitter.is_inside_sequence());
     }
     assert_eq!(splitter.flush(), b"");
 }
@@ -55,7 +55,7 @@ fn a_sequence_is_held_back_until_it_is_whole() {
     ] {
         let bytes = sequence.as_bytes();
         assert_eq!(bytes.len(), first_whole);
-        let mut splitter = Splitter::new();
+        let mut splitter = StreamSplitter::new();
         for (index, byte) in bytes.iter().enumerate() {
             let passed = push(&mut splitter, &[*byte]);
             let wanted = if index + 1 == first_whole { bytes } else { b"" };
@@ -66,7 +66,7 @@ fn a_sequence_is_held_back_until_it_is_whole() {
 
 #[test]
 fn text_before_a_half_sequence_passes_at_once() {
-    let mut splitter = Splitter::new();
+    let mut splitter = StreamSplitter::new();
     assert_eq!(push(&mut splitter, b"text\x1b[3"), b"text");
     assert_eq!(push(&mut splitter, b"1mred\xe2\x82"), b"\x1b[31mred");
     assert_eq!(push(&mut splitter, b"\xac\x1b"), "€".as_bytes());
@@ -88,51 +88,51 @@ fn invalid_bytes_are_never_held_back() {
         b"a\xe2\x28",
         b"\xf0\x9f\x98\x41",
     ] {
-        assert_eq!(push(&mut Splitter::new(), invalid), invalid);
+        assert_eq!(push(&mut StreamSplitter::new(), invalid), invalid);
     }
 }
 
 #[test]
 fn a_picture_over_the_limit_passes_torn_until_it_ends() {
-    let mut splitter = Splitter::new();
+    let mut splitter = StreamSplitter::new();
     let half = [b"x\x1bPq".as_slice(), &vec![b'~'; HELD_LIMIT_BYTES / 2]].concat();
     let more = vec![b'~'; HELD_LIMIT_BYTES / 2];
     assert_eq!(push(&mut splitter, &half), b"x");
-    assert!(!splitter.torn());
+    assert!(!splitter.is_inside_sequence());
     assert_eq!(push(&mut splitter, &more).len(), half.len() - 1 + more.len());
-    assert!(splitter.torn());
+    assert!(splitter.is_inside_sequence());
     assert_eq!(push(&mut splitter, b"more"), b"more");
-    assert!(splitter.torn());
+    assert!(splitter.is_inside_sequence());
     assert_eq!(push(&mut splitter, b"\x1b"), b"\x1b");
-    assert!(splitter.torn());
+    assert!(splitter.is_inside_sequence());
     assert_eq!(push(&mut splitter, b"\\text\x1b["), b"\\text");
-    assert!(!splitter.torn());
+    assert!(!splitter.is_inside_sequence());
 }
 
 #[test]
 fn a_picture_over_the_limit_in_one_piece_is_torn_too() {
-    let mut splitter = Splitter::new();
+    let mut splitter = StreamSplitter::new();
     let picture = [b"\x1b_G".as_slice(), &vec![b'A'; 2 * HELD_LIMIT_BYTES]].concat();
     assert_eq!(push(&mut splitter, &picture), picture);
-    assert!(splitter.torn());
+    assert!(splitter.is_inside_sequence());
     assert_eq!(push(&mut splitter, b"\x1b\\"), b"\x1b\\");
-    assert!(!splitter.torn());
+    assert!(!splitter.is_inside_sequence());
 }
 
 #[test]
 fn a_dropping_splitter_leaves_out_what_is_too_long_and_nothing_else() {
-    let mut splitter = Splitter::dropping(16);
+    let mut splitter = StreamSplitter::dropping(16);
     assert_eq!(push(&mut splitter, b"a\x1b]0;0123456789"), b"a");
     assert_eq!(push(&mut splitter, b"0123456789"), b"");
     assert_eq!(push(&mut splitter, b"x\x07b\x1b[m\x1bP0123456789012345678"), b"b\x1b[m");
     assert_eq!(push(&mut splitter, b"\x1b\\c"), b"c");
-    assert!(!splitter.torn());
+    assert!(!splitter.is_inside_sequence());
 }
 
 /// Notices whether the last byte was printed.
-struct Ground(bool);
+struct PrintDetector(bool);
 
-impl Perform for Ground {
+impl Perform for PrintDetector {
     fn print(&mut self, _character: char) {
         self.0 = true;
     }
@@ -141,7 +141,7 @@ impl Perform for Ground {
 /// True if a terminal that has read `stream` prints an `x` that follows.
 fn ends_in_ground(stream: &[u8]) -> bool {
     let mut parser: Parser = Parser::new();
-    let mut ground = Ground(false);
+    let mut ground = PrintDetector(false);
     parser.advance(&mut ground, stream);
     ground.0 = false;
     parser.advance(&mut ground, b"x");
@@ -160,14 +160,14 @@ proptest! {
 
     #[test]
     fn pieces_end_in_ground_state_and_are_the_whole_stream_together(bytes in grammar_bytes(), cuts in cuts()) {
-        let mut splitter = Splitter::new();
+        let mut splitter = StreamSplitter::new();
         let mut passed = Vec::new();
         for piece in pieces(&bytes, &cuts) {
             passed.extend(push(&mut splitter, &piece));
             prop_assert!(ends_in_ground(&passed), "{:?}", passed);
             let next = bytes.get(passed.len());
             let goes_on = next.is_none_or(|next| matches!(next, 0x80..0xc0));
-            prop_assert!(half_character(&passed) == 0 || !goes_on, "{:?}", passed);
+            prop_assert!(incomplete_utf8_bytes(&passed) == 0 || !goes_on, "{:?}", passed);
         }
         let held = splitter.flush();
         // Nothing was held back without need.
@@ -178,7 +178,7 @@ proptest! {
 
     #[test]
     fn a_stream_of_whole_items_holds_nothing_back_at_its_end(bytes in stream(20)) {
-        let mut splitter = Splitter::new();
+        let mut splitter = StreamSplitter::new();
         splitter.push(&bytes);
         let held = splitter.flush();
         prop_assert_eq!(held, b"");

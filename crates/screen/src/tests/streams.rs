@@ -1,17 +1,17 @@
-//! Random streams, made of what applications write.
+//! Random streams, made of sequences that applications write.
 
 use proptest::collection::vec;
 use proptest::prelude::{BoxedStrategy, Just, Strategy, any, prop_oneof};
 use proptest::sample::select;
 
-use crate::Size;
+use crate::ScreenSize;
 
-/// Something that happens to a screen.
+/// An event of a screen.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(super) enum ScreenTestStep {
     /// Whole sequences and characters.
     Bytes(Vec<u8>),
-    Resize(Size),
+    Resize(ScreenSize),
 }
 
 /// Ways to the alternate screen that the emulator itself does not know.
@@ -25,15 +25,15 @@ pub(super) const OLDER_SCREENS: [&str; 7] = [
     "\x1b[?1048;1047h",
 ];
 
-pub(super) fn size() -> impl Strategy<Value = Size> {
-    (1..9u16, 2..22u16).prop_map(|(rows, cols)| Size { rows, cols })
+pub(super) fn size() -> impl Strategy<Value = ScreenSize> {
+    (1..9u16, 2..22u16).prop_map(|(rows, cols)| ScreenSize { rows, cols })
 }
 
-pub(super) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn steps(most: usize) -> impl Strategy<Value = Vec<ScreenTestStep>> {
     vec(
         prop_oneof![
-            40 => item().prop_map(Step::Bytes),
-            1 => size().prop_map(Step::Resize),
+            40 => item().prop_map(ScreenTestStep::Bytes),
+            1 => size().prop_map(ScreenTestStep::Resize),
         ],
         0..most,
     )
@@ -288,7 +288,7 @@ fn fixed() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|sequence| sequence.as_bytes().to_vec())
 }
 
-/// The same bytes in pieces, cut anywhere.
+/// The bytes in pieces, cut anywhere.
 pub(super) fn pieces(bytes: &[u8], cuts: &[u8]) -> Vec<Vec<u8>> {
     let mut pieces = Vec::new();
     let mut rest = bytes;

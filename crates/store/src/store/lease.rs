@@ -11,12 +11,12 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use berth_api::{Code, Problem};
-use berth_core::{Process, SessionId};
-use berth_host::identity::{Identity, Pidfd, Verdict, wait_for_exit};
+use berth_api::{Problem, ProblemCode};
+use berth_core::{ProcessRef, SessionId};
+use berth_host::identity::{Pidfd, ProcessIdentity, ProcessLiveness, wait_for_exit};
 use berth_host::lock::{FileId, LockFile};
 
-use crate::process;
+use crate::process_ref;
 use crate::session_files::{LEASE_FILE, SessionFiles};
 
 /// Readers look at a lease by locking it for an instant; claiming must outwait them.
@@ -34,17 +34,17 @@ pub struct Lease {
     files: SessionFiles,
     file_id: FileId,
     dir_id: FileId,
-    /// Whether the last holder signed the lease in this very directory. If not, the lease is new, or the directory is a
+    /// True if the last holder signed the lease in this very directory. If not, the lease is new, or the directory is a
     /// copy, and its last keeper may be one that the journal here does not name.
     was_signed_here: bool,
-    /// Whether it is proven that this session has no other keeper. Only then does the signature name the directory: the
+    /// True if it is proven that this session has no other keeper. Only then does the signature name the directory: the
     /// next process that claims the lease relies on that.
     is_proven: Cell<bool>,
 }
 
-/// What became of a lease while it is held.
+/// Integrity of a held lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum LeaseIntegrity {
     /// File and directory are those that were locked.
     Intact,
     /// The lease file was removed or replaced. The directory is the locked one, so no other process can have claimed it.
@@ -88,8 +88,8 @@ impl Lease {
         })
     }
 
-    /// Writes into the file who holds it, for people and for `berth why`.
-    pub fn sign(&self, holder: &Identity, epoch: u64) -> io::Result<()> {
+    /// Writes the holder into the file, for people and for `berth why`.
+    pub fn sign(&self, holder: &ProcessIdentity, epoch: u64) -> io::Result<()> {
         let place = if self.is_proven.get() { place(self.dir_id) } else { String::new() };
         self.file.write_text(&format!("{}{place}epoch={epoch}\n", signature(holder)))
     }
@@ -104,35 +104,35 @@ impl Lease {
         &self.dir_lock
     }
 
-    /// Whether file and directory are still those that were locked. Costs one `stat` while they are.
-    pub fn standing(&self) -> io::Result<Standing> {
+    /// True if file and directory are still those that were locked. Costs one `stat` while they are.
+    pub fn standing(&self) -> io::Result<LeaseIntegrity> {
         if FileId::at(&self.files.dir().join(LEASE_FILE))? == Some(self.file_id) {
-            return Ok(Standing::Intact);
+            return Ok(LeaseIntegrity::Intact);
         }
         Ok(match FileId::at(self.files.dir())? {
-            Some(there) if there == self.dir_id => Standing::FileReplaced,
-            Some(_) | None => Standing::DirectoryReplaced,
+            Some(there) if there == self.dir_id => LeaseIntegrity::FileReplaced,
+            Some(_) | None => LeaseIntegrity::DirectoryReplaced,
         })
     }
 
     /// Refuses a commit if file or directory are no longer those that were locked.
     pub fn confirm(&self) -> Result<(), Problem> {
         match self.standing() {
-            Ok(Standing::Intact) => Ok(()),
+            Ok(LeaseIntegrity::Intact) => Ok(()),
             Ok(lost) => Err(self.lost_problem(lost, self.files.id().as_str())),
             Err(error) => Err(self.unreadable(&error)),
         }
     }
 
-    /// The session that is claimed.
+    /// The claimed session.
     pub fn files(&self) -> &SessionFiles {
         &self.files
     }
 
-    /// The answer to a request that cannot be committed because of what became of the lease.
-    pub fn lost_problem(&self, lost: Standing, session: &str) -> Problem {
+    /// Problem for a request that cannot be committed because the lease was replaced.
+    pub fn lost_problem(&self, lost: LeaseIntegrity, session: &str) -> Problem {
         let (what, hint) = match lost {
-            Standing::Intact | Standing::FileReplaced => (
+            LeaseIntegrity::Intact | LeaseIntegrity::FileReplaced => (
                 "the lease file of session `{}` was removed or replaced while its keeper ran",
                 format!(
                     "nothing that was accepted before is lost. Keep cleaners and restores away from {}; when the run is \
@@ -140,7 +140,7 @@ impl Lease {
                     self.files.display()
                 ),
             ),
-            Standing::DirectoryReplaced => (
+            LeaseIntegrity::DirectoryReplaced => (
                 "the directory of session `{}` was moved away or replaced while its keeper ran",
                 format!(
                     "what was accepted before is in the original directory; put it back at {} once the keeper is gone",
@@ -150,14 +150,17 @@ impl Lease {
         };
         let what =
             format!("{}: this was not accepted, and the keeper ends its run", what.replace("{}", session));
-        Problem::new(Code::Unavailable, what).hint(hint)
+        Problem::new(ProblemCode::Unavailable, what).hint(hint)
     }
 
-    /// The answer to a request that cannot be committed because the lease cannot be looked at.
+    /// Problem for a request that cannot be committed because the lease cannot be read.
     pub fn unreadable(&self, error: &io::Error) -> Problem {
         let path = self.files.dir().join(LEASE_FILE);
-        Problem::new(Code::Unavailable, format!("cannot look at the lease {}: {error}", path.display()))
-            .hint("nothing was accepted; try again")
+        Problem::new(
+            ProblemCode::Unavailable,
+            format!("cannot look at the lease {}: {error}", path.display()),
+        )
+        .hint("nothing was accepted; try again")
     }
 
     /// Marks the session as new: it cannot have had another keeper.
@@ -167,7 +170,7 @@ impl Lease {
 
     /// Proves that no other process may still be the keeper of this session: `recorded` is the one that its journal
     /// names last.
-    pub fn prove_sole_keeper(&self, recorded: Option<&Process>) -> Result<(), Problem> {
+    pub fn prove_sole_keeper(&self, recorded: Option<&ProcessRef>) -> Result<(), Problem> {
         let id = self.files.id();
         let until = Instant::now() + KEEPER_PATIENCE;
         while let Some((pid, pidfd)) = self.other_keeper(id, recorded)? {
@@ -184,19 +187,20 @@ impl Lease {
     fn other_keeper(
         &self,
         id: &SessionId,
-        recorded: Option<&Process>,
+        recorded: Option<&ProcessRef>,
     ) -> Result<Option<(u32, Pidfd)>, Problem> {
         if let Some(keeper) = recorded.filter(|keeper| keeper.pid != std::process::id()) {
-            let keeper_identity = process::identity(keeper);
+            let keeper_identity = process_ref::identity(keeper);
             match keeper_identity.check() {
-                Verdict::Alive(pidfd) => return Ok(Some((keeper.pid, pidfd))),
-                Verdict::Gone => {}
+                ProcessLiveness::Alive(pidfd) => return Ok(Some((keeper.pid, pidfd))),
+                ProcessLiveness::Gone => {}
                 // In the directory that its keeper locked, the free lock is the proof, but only on the host where the keeper
                 // locked it.
-                Verdict::CannotTell(_) if self.was_signed_here && keeper_identity.elsewhere().is_none() => {}
-                Verdict::CannotTell(why) => {
+                ProcessLiveness::CannotTell(_)
+                    if self.was_signed_here && keeper_identity.on_another_host().is_none() => {}
+                ProcessLiveness::CannotTell(why) => {
                     let what = format!("cannot tell whether the keeper of session {id} is gone: {why}");
-                    return Err(Problem::new(Code::Refused, what).hint("nothing was changed"));
+                    return Err(Problem::new(ProblemCode::Refused, what).hint("nothing was changed"));
                 }
             }
         }
@@ -207,13 +211,13 @@ impl Lease {
         // needed only for a lease that is new or came with a copy.
         let live = self.files.keeper_started_here().map_err(|error| {
             let what = format!("cannot tell whether session {id} has another keeper: {error}");
-            Problem::new(Code::Refused, what).hint("nothing was changed")
+            Problem::new(ProblemCode::Refused, what).hint("nothing was changed")
         })?;
         Ok(live)
     }
 }
 
-/// The directory that a lease was signed in, as it is written into the lease.
+/// Text for the directory that a lease was signed in.
 fn place(dir: FileId) -> String {
     format!("dir={}:{} ", dir.device, dir.inode)
 }
@@ -223,29 +227,29 @@ fn kept_elsewhere(id: &SessionId, pid: u32) -> Problem {
         "session {id} still has a keeper, pid {pid}, which holds neither this lease nor this directory: they were \
          removed or replaced while it ran, or is this a copy of its directory? Nothing was changed"
     );
-    Problem::new(Code::Refused, what).hint(format!(
+    Problem::new(ProblemCode::Refused, what).hint(format!(
         "use the original directory; or end that keeper with `kill {pid}` and try again. What it accepted since then \
          is only in the original"
     ))
 }
 
-/// What a lease held by this process begins with.
-pub fn signature(holder: &Identity) -> String {
+/// Beginning of the text in a lease that this process holds.
+pub fn signature(holder: &ProcessIdentity) -> String {
     format!("pid={} start={} boot={} ", holder.pid, holder.start_ticks, holder.boot)
 }
 
-/// Who signed a lease with this text.
-pub fn signed_by(text: &str) -> Option<Identity> {
+/// Identity of the process that signed a lease with this text.
+pub fn signed_by(text: &str) -> Option<ProcessIdentity> {
     let mut words = text.split_ascii_whitespace();
     let mut word = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
     let pid = word("pid")?.parse().ok()?;
     let start_ticks = word("start")?.parse().ok()?;
     let boot = word("boot")?.to_owned();
-    Some(Identity { pid, start_ticks, boot })
+    Some(ProcessIdentity { pid, start_ticks, boot })
 }
 
-/// What the lease in `dir` says about who holds, or last held it. A lease that is missing is not made: a new file would
-/// hide that the old one was removed.
+/// Text of the lease in `dir`: its holder, or its last one. A missing lease is not made: a new file would hide that
+/// the old one was removed.
 pub(crate) fn holder(dir: &Path) -> String {
     let text = LockFile::open_existing(&dir.join(LEASE_FILE))
         .and_then(|file| file.map_or_else(|| Ok("missing".to_owned()), |file| file.read_text()));

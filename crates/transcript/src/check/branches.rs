@@ -1,48 +1,56 @@
-//! What is wrong with how records hang on each other, and what was said on branches that a resume leaves behind.
+//! Check of the tree: damaged links between records, and dialogue on branches that a resume leaves behind.
 //!
 //! Start with [`tree`].
 
 use std::collections::BTreeMap;
 use std::fs::File;
 
-use super::{Finding, Found, MAX_LOST, Side, Turn, Weight, What, Writer, counted};
-use crate::shape::{Branch, Shape};
-use crate::survey::{Survey, bit};
-use crate::words::{self, Words};
+use super::{
+    BranchTurn, BranchWriter, FindingCollector, FindingKind, FindingSeverity, ForkSide, MAX_LOST,
+    TranscriptFinding, counted,
+};
+use crate::conversation_graph::{AbandonedBranch, ConversationGraph};
+use crate::record_excerpts::{self, RecordExcerpt};
+use crate::transcript_index::{TranscriptIndex, bit};
 
 pub(super) fn tree(
     file: &File,
-    survey: &Survey,
-    shape: &Shape,
-    found: &mut Found<'_>,
+    survey: &TranscriptIndex,
+    shape: &ConversationGraph,
+    found: &mut FindingCollector<'_>,
 ) -> std::io::Result<()> {
-    let mut missing: Vec<u32> = (0..survey.len()).filter(|at| survey.is(*at, bit::MISSING)).collect();
-    found.few(&mut missing);
+    let mut missing: Vec<u32> = (0..survey.len()).filter(|at| survey.is(*at, bit::MISSING_PARENT)).collect();
+    found.limit(&mut missing);
     for line in survey.lines_of(&missing) {
-        let resume = Some("the agent goes on with the record before it; what was between them is lost");
-        found.fault(What::MissingParent, line, "it hangs on a record that is not there", resume);
+        let resume = Some("the agent goes on with the record before it; the records between them are lost");
+        found.fault(FindingKind::MissingParent, line, "its parent record is missing", resume);
     }
     let mut twins = survey.twins.clone();
-    found.few(&mut twins);
+    found.limit(&mut twins);
     let mut both: Vec<u32> = twins.iter().flat_map(|(one, other)| [*one, *other]).collect();
     both.sort_unstable();
     both.dedup();
     let line_of: BTreeMap<u32, u64> = both.iter().copied().zip(survey.lines_of(&both)).collect();
     for (record, other) in twins {
         let text = format!("it has the id of the record on line {}", line_of[&other]);
-        found.fault(What::DuplicateId, line_of[&record], &text, Some("the agent has only the later one"));
+        found.fault(
+            FindingKind::DuplicateId,
+            line_of[&record],
+            &text,
+            Some("the agent has only the later one"),
+        );
     }
     if let Some(record) = shape.first_more {
         let text =
-            format!("this is the first of {} more branches, which are not told apart", shape.more_branches);
+            format!("this is the first of {} more branches, which are not listed", shape.more_branches);
         let resume = Some("the model is not given what is on them");
-        found.fault(What::Fork, survey.line_of(record), &text, resume);
+        found.fault(FindingKind::Fork, survey.line_of(record), &text, resume);
     }
     if let Some(record) = shape.loops_at {
         let resume = Some("the agent cannot find the beginning");
-        found.fault(What::Ring, survey.line_of(record), "it is its own ancestor", resume);
+        found.fault(FindingKind::Ring, survey.line_of(record), "it is its own ancestor", resume);
     }
-    // Most have none, and then no words are needed.
+    // Most transcripts have no branches, and then no words are needed.
     if shape.branches.is_empty() {
         return Ok(());
     }
@@ -59,22 +67,22 @@ pub(super) fn tree(
     wanted.sort_unstable();
     wanted.dedup();
     let lines: BTreeMap<u32, u64> = wanted.iter().copied().zip(survey.lines_of(&wanted)).collect();
-    let all = words::fetch(file, survey, lines.values().copied())?;
+    let all = record_excerpts::fetch_excerpts(file, survey, lines.values().copied())?;
     for branch in &shape.branches {
         let line = |record: u32| lines.get(&record).copied().unwrap_or(0);
         let words = |record: u32| all.get(&line(record)).cloned().unwrap_or_default();
-        let turn = |record: u32, kind: &'static str| Turn {
+        let turn = |record: u32, kind: &'static str| BranchTurn {
             line: line(record),
             at_ms: words(record).at_ms,
             kind,
             said: words(record).said.unwrap_or_default(),
         };
         let prompts = branch.prompts.iter().copied().filter(|at| words(*at).is_persons());
-        let mut turns: Vec<Turn> = prompts.map(|at| turn(at, "prompt")).collect();
+        let mut turns: Vec<BranchTurn> = prompts.map(|at| turn(at, "prompt")).collect();
         if turns.is_empty() {
             turns.push(turn(branch.last, "answer"));
         }
-        let lost = Side {
+        let lost = ForkSide {
             resumed: false,
             from_line: line(branch.head),
             to_line: line(branch.last),
@@ -83,7 +91,7 @@ pub(super) fn tree(
         };
         let kept = branch.instead.map(|instead| {
             let end = shape.leaf.unwrap_or(instead);
-            Side {
+            ForkSide {
                 resumed: true,
                 from_line: line(instead),
                 to_line: line(end),
@@ -99,8 +107,8 @@ pub(super) fn tree(
     Ok(())
 }
 
-/// For the records of the path at which branches leave: the first prompt from there on.
-fn next_prompts(survey: &Survey, shape: &Shape) -> BTreeMap<u32, u32> {
+/// For the records of the path at which branches leave it: the next prompt on the path.
+fn next_prompts(survey: &TranscriptIndex, shape: &ConversationGraph) -> BTreeMap<u32, u32> {
     let mut next = BTreeMap::new();
     let (mut at, mut prompt, mut steps) = (shape.leaf, None, survey.len());
     while let Some(record) = at.filter(|_| steps > 0) {
@@ -116,10 +124,10 @@ fn next_prompts(survey: &Survey, shape: &Shape) -> BTreeMap<u32, u32> {
     next
 }
 
-fn writer(first: &Words, last: &Words) -> Writer {
+fn writer(first: &RecordExcerpt, last: &RecordExcerpt) -> BranchWriter {
     let text =
         |text: &Option<String>| text.as_ref().map(|text| text.chars().filter(|c| !c.is_control()).collect());
-    Writer {
+    BranchWriter {
         entrypoint: text(&first.entrypoint),
         version: text(&first.version),
         cwd: text(&first.cwd),
@@ -128,9 +136,9 @@ fn writer(first: &Words, last: &Words) -> Writer {
     }
 }
 
-fn fork(branch: &Branch, line: u64, kept: Option<Side>, lost: Side) -> Finding {
+fn fork(branch: &AbandonedBranch, line: u64, kept: Option<ForkSide>, lost: ForkSide) -> TranscriptFinding {
     let (from, to) = (lost.from_line, lost.to_line);
-    let what = if branch.fork.is_none() { What::SecondRoot } else { What::Fork };
+    let what = if branch.fork.is_none() { FindingKind::SecondRoot } else { FindingKind::Fork };
     let text = match (&kept, branch.is_race) {
         (Some(kept), false) if branch.fork.is_none() => {
             let other = kept.from_line;
@@ -139,11 +147,13 @@ fn fork(branch: &Branch, line: u64, kept: Option<Side>, lost: Side) -> Finding {
             )
         }
         _ if branch.fork.is_none() => {
-            format!("the conversation begins a second time: lines {from} to {to} hang on nothing")
+            format!("the conversation begins a second time: lines {from} to {to} have no parent")
         }
         (Some(kept), true) => {
             let other = kept.from_line;
-            format!("two wrote at once: lines {from} to {to} and those from {other} on both follow this one")
+            format!(
+                "two writers wrote at once: lines {from} to {to} and those from {other} on both follow this one"
+            )
         }
         (Some(kept), false) => {
             let other = kept.from_line;
@@ -155,9 +165,9 @@ fn fork(branch: &Branch, line: u64, kept: Option<Side>, lost: Side) -> Finding {
         (0, answers) => counted(answers, "answer"),
         (prompts, answers) => format!("{} and {}", counted(prompts, "prompt"), counted(answers, "answer")),
     };
-    Finding {
+    TranscriptFinding {
         what,
-        weight: if branch.is_race { Weight::Fault } else { Weight::Note },
+        weight: if branch.is_race { FindingSeverity::Fault } else { FindingSeverity::Note },
         line,
         text,
         resume: Some(format!("the model is not given what is on lines {from} to {to}: {has}")),

@@ -1,8 +1,8 @@
-//! Writing a copy: in rounds, each into a new file, and only the last gets the name.
+//! Writing a copy: in rounds, each into a new file; only the last one gets the name of the copy.
 //!
-//! Promise: nothing with the name of the copy is there before it is whole and on disk; nothing else is left, whatever
-//! goes wrong. Files that hold what was said are only for their owner.
-//! Start with [`Work::begin`].
+//! Promise: the copy appears under its name only when it is complete and on disk; after any failure no other file is
+//! left. Files with dialogue are readable only by their owner.
+//! Start with [`CopyFiles::begin`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::plan::Plan;
-use crate::head::Head;
-use crate::survey::{Numbers, Survey};
-use crate::walk::{Flaw, MAX_HELD_BYTES, Seen, walk};
+use super::plan::RepairPlan;
+use crate::record_scanner::{MAX_HELD_BYTES, ScannedItem, TranscriptFlaw, scan_records};
+use crate::record_summary::RecordSummary;
+use crate::transcript_index::{RecordNumbering, TranscriptIndex};
 
-/// How many pieces a copy may be made of.
+/// Limit for the pieces of a copy.
 const MAX_PIECES: usize = 1 << 20;
 
-/// The path of a file that belongs to another: `COPY.rest`.
-pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+/// The path of a file beside another one: `COPY.rest`.
+pub(super) fn sibling_path(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".");
     name.push(ending);
@@ -30,43 +30,48 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 
 /// A piece of a copy.
 #[derive(Debug)]
-enum Piece {
-    /// As it is in the original.
+enum CopyPiece {
+    /// Bytes of the original, unchanged.
     Copy(Range<u64>),
-    /// The same, with what is not UTF-8 replaced; not longer than is held.
+    /// Bytes of the original, with invalid UTF-8 replaced; at most as long as the buffer.
     Lossy(Range<u64>),
     Put(Vec<u8>),
 }
 
-/// Files in the making; removed unless they were finished.
+/// Temporary files; removed unless they were finished.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(super) struct CopyFiles {
     now: PathBuf,
     next: PathBuf,
     rest: PathBuf,
-    /// Whether `now` and `next` are ours: a file of that name that is somebody else's is left alone.
+    /// True if `now` and `next` were created by us: another process's file of that name is left alone.
     is_now_made: bool,
     is_next_made: bool,
     rest_file: Option<File>,
 }
 
-impl Work {
+impl CopyFiles {
     pub(super) fn begin(target: &Path) -> Result<Self, String> {
         if target.file_name().is_none() {
             return Err(format!("{} is not the name of a file", target.display()));
         }
-        let path = |word: &str| beside(target, &format!("{word}.{}", std::process::id()));
+        let path = |word: &str| sibling_path(target, &format!("{word}.{}", std::process::id()));
         let (now, next, rest) = (path("making"), path("next"), path("aside"));
         Ok(Self { now, next, rest, is_now_made: false, is_next_made: false, rest_file: None })
     }
 
-    /// What was made last.
+    /// The file of the last round.
     pub(super) fn current(&self) -> PathBuf {
         self.now.clone()
     }
 
-    /// Makes what a plan says of a file.
-    pub(super) fn round(&mut self, file: &File, survey: &Survey, plan: &Plan) -> Result<(), String> {
+    /// Applies a plan to a file, into a new file.
+    pub(super) fn apply_plan(
+        &mut self,
+        file: &File,
+        survey: &TranscriptIndex,
+        plan: &RepairPlan,
+    ) -> Result<(), String> {
         let (pieces, rest) = pieces(file, survey, plan).map_err(|error| format!("cannot copy: {error}"))?;
         self.make_next(file, &pieces)?;
         if !rest.is_empty() {
@@ -81,7 +86,7 @@ impl Work {
         self.take_next()
     }
 
-    fn make_next(&mut self, file: &File, pieces: &[Piece]) -> Result<(), String> {
+    fn make_next(&mut self, file: &File, pieces: &[CopyPiece]) -> Result<(), String> {
         let out = new_file(&self.next)?;
         self.is_next_made = true;
         let written = write(file, pieces, &out).and_then(|()| out.sync_all());
@@ -94,23 +99,23 @@ impl Work {
         Ok(())
     }
 
-    /// Gives all records another session, or only the first that has one; how many had another.
+    /// Sets the session of all records, or only of the first one that names a session; returns the number of changes.
     pub(super) fn rename(&mut self, id: &str, only_first: bool) -> Result<u64, String> {
         let wrong = |error: io::Error| format!("cannot write {}: {error}", self.now.display());
         let file = OpenOptions::new().read(true).write(true).open(&self.now).map_err(wrong)?;
         let size = file.metadata().map_err(wrong)?.len();
         let quoted = serde_json::Value::from(id).to_string();
-        let ours = crate::head::Id::of(id.as_bytes());
+        let ours = crate::record_summary::IdHash::of(id.as_bytes());
         let (mut count, mut seen_any) = (0, false);
         let mut failed = None;
-        // Those of another length need another file.
-        let (mut others, mut done) = (Pieces::default(), 0);
-        walk(
+        // Values of another length need another file.
+        let (mut others, mut done) = (PieceList::default(), 0);
+        scan_records(
             &file,
             size,
             |_, _| {},
             |_, seen| {
-                let Seen::Record(head) = seen else { return };
+                let ScannedItem::Record(head) = seen else { return };
                 let is_meant = head.session.is_some() && !(only_first && seen_any);
                 seen_any |= is_meant;
                 if !is_meant || head.session == Some(ours) || failed.is_some() {
@@ -119,7 +124,7 @@ impl Work {
                 let mut places = head.session_at.clone();
                 places.sort_by_key(|at| at.start);
                 for at in places.iter().filter(|at| !at.is_empty()) {
-                    // Ids of agents have one length; another is none of theirs.
+                    // Ids of agents have one length; a value of another length was not written by an agent.
                     if at.end - at.start == quoted.len() as u64 {
                         failed = failed.take().or(file.write_all_at(quoted.as_bytes(), at.start).err());
                     } else {
@@ -142,7 +147,8 @@ impl Work {
         Ok(count)
     }
 
-    /// Gives the copy its name, and what was set aside. Only the copy replaces anything, and only by `force`.
+    /// Gives the copy and the file of set-aside records their names. Only the copy may replace a file, and only by
+    /// `force`.
     pub(super) fn finish(
         &mut self,
         target: &Path,
@@ -167,7 +173,7 @@ impl Work {
     }
 }
 
-impl Drop for Work {
+impl Drop for CopyFiles {
     fn drop(&mut self) {
         let is_ours = [self.is_now_made, self.is_next_made, self.rest_file.is_some()];
         for (path, _) in [&self.now, &self.next, &self.rest].into_iter().zip(is_ours).filter(|(_, is)| *is) {
@@ -176,67 +182,67 @@ impl Drop for Work {
     }
 }
 
-/// Gives a file another name; what has it already is replaced only if that is said.
+/// Renames a file; an existing target is replaced only with `replace`.
 fn rename(from: &Path, to: &Path, replace: bool) -> Result<(), String> {
     let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
     renameat_with(CWD, from, CWD, to, flags)
-        .map_err(|error| format!("cannot make {}: {}", to.display(), io::Error::from(error)))
+        .map_err(|error| format!("cannot create {}: {}", to.display(), io::Error::from(error)))
 }
 
 fn new_file(path: &Path) -> Result<File, String> {
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    made.map_err(|error| format!("cannot make {}: {error}", path.display()))
+    made.map_err(|error| format!("cannot create {}: {error}", path.display()))
 }
 
-fn write(source: &File, pieces: &[Piece], out: &File) -> io::Result<()> {
+fn write(source: &File, pieces: &[CopyPiece], out: &File) -> io::Result<()> {
     let mut reader = BufReader::with_capacity(256 << 10, source);
     let mut writer = BufWriter::with_capacity(256 << 10, out);
     for piece in pieces {
         match piece {
-            Piece::Copy(range) => {
+            CopyPiece::Copy(range) => {
                 reader.seek(SeekFrom::Start(range.start))?;
                 let wanted = range.end - range.start;
                 if io::copy(&mut (&mut reader).take(wanted), &mut writer)? != wanted {
                     return Err(io::Error::other("the file became shorter meanwhile"));
                 }
             }
-            Piece::Lossy(range) => {
+            CopyPiece::Lossy(range) => {
                 let mut bytes = vec![0; (range.end - range.start) as usize];
                 source.read_exact_at(&mut bytes, range.start)?;
                 writer.write_all(String::from_utf8_lossy(&bytes).as_bytes())?;
             }
-            Piece::Put(bytes) => writer.write_all(bytes)?,
+            CopyPiece::Put(bytes) => writer.write_all(bytes)?,
         }
     }
     writer.flush()
 }
 
-/// Collects pieces: what is copied from one place to the next in one go stays one.
+/// Collects pieces, and joins adjacent ones.
 #[derive(Default)]
-struct Pieces {
-    all: Vec<Piece>,
+struct PieceList {
+    all: Vec<CopyPiece>,
     is_full: bool,
 }
 
-impl Pieces {
+impl PieceList {
     fn copy(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
         }
-        if let Some(Piece::Copy(last)) = self.all.last_mut()
+        if let Some(CopyPiece::Copy(last)) = self.all.last_mut()
             && last.end == range.start
         {
             last.end = range.end;
             return;
         }
-        self.push(Piece::Copy(range));
+        self.push(CopyPiece::Copy(range));
     }
 
     fn put(&mut self, bytes: impl Into<Vec<u8>>) {
-        self.push(Piece::Put(bytes.into()));
+        self.push(CopyPiece::Put(bytes.into()));
     }
 
-    fn push(&mut self, piece: Piece) {
+    fn push(&mut self, piece: CopyPiece) {
         if self.all.len() < MAX_PIECES {
             self.all.push(piece);
         } else {
@@ -244,37 +250,41 @@ impl Pieces {
         }
     }
 
-    /// All of them, if there was room.
-    fn whole(self) -> io::Result<Vec<Piece>> {
-        if self.is_full { Err(io::Error::other("there is too much to mend in it")) } else { Ok(self.all) }
+    /// The pieces, unless there were too many.
+    fn whole(self) -> io::Result<Vec<CopyPiece>> {
+        if self.is_full { Err(io::Error::other("the file needs too many changes")) } else { Ok(self.all) }
     }
 }
 
-/// What the copy and the rest are made of.
-fn pieces(file: &File, survey: &Survey, plan: &Plan) -> io::Result<(Vec<Piece>, Vec<Piece>)> {
+/// The pieces of the copy, and those that are set aside.
+fn pieces(
+    file: &File,
+    survey: &TranscriptIndex,
+    plan: &RepairPlan,
+) -> io::Result<(Vec<CopyPiece>, Vec<CopyPiece>)> {
     let mut source = file;
     source.seek(SeekFrom::Start(0))?;
     let size = survey.walked.bytes;
     if plan.is_empty() {
-        return Ok((vec![Piece::Copy(0..size)], Vec::new()));
+        return Ok((vec![CopyPiece::Copy(0..size)], Vec::new()));
     }
-    let (mut out, mut late, mut rest) = (Pieces::default(), Pieces::default(), Pieces::default());
-    // Everything before this is done.
+    let (mut out, mut late, mut rest) = (PieceList::default(), PieceList::default(), PieceList::default());
+    // Everything before this offset is done.
     let mut done = 0;
-    let mut numbers = Numbers::default();
-    // Where lines begin: only those that are behind something that is left out matter.
+    let mut numbers = RecordNumbering::default();
+    // Line ends matter only after a record that is left out.
     let mut left_out: Option<Range<u64>> = None;
     let line_at = std::cell::Cell::new(0);
     let begun = |_, from: u64| line_at.set(from);
-    walk(source, size, begun, |place, seen| {
+    scan_records(source, size, begun, |place, seen| {
         let line_begins = line_at.get();
-        // With a whole line its end goes, too.
+        // The line end is left out together with a whole line.
         let gone = left_out.take();
         if let Some(gone) = &gone {
             done = if line_begins == gone.end + 1 { line_begins } else { gone.end };
         }
         let at = place.bytes.clone();
-        let mut leave_out = |out: &mut Pieces, done: &mut u64, at: &Range<u64>| {
+        let mut leave_out = |out: &mut PieceList, done: &mut u64, at: &Range<u64>| {
             out.copy(*done..at.start);
             *done = at.end;
             if at.start == line_begins {
@@ -282,31 +292,31 @@ fn pieces(file: &File, survey: &Survey, plan: &Plan) -> io::Result<(Vec<Piece>, 
             }
         };
         match seen {
-            Seen::Flaw(Flaw::Torn) => {
+            ScannedItem::Flaw(TranscriptFlaw::Torn) => {
                 leave_out(&mut out, &mut done, &at);
                 rest.copy(at);
                 rest.put(*b"\n");
             }
-            Seen::Flaw(Flaw::Zeroes) => leave_out(&mut out, &mut done, &at),
-            Seen::Flaw(Flaw::Fused) => {
+            ScannedItem::Flaw(TranscriptFlaw::Zeroes) => leave_out(&mut out, &mut done, &at),
+            ScannedItem::Flaw(TranscriptFlaw::Fused) => {
                 out.copy(done..at.start);
-                // Nothing is before it on its line any more.
+                // No other record is left before it on its line.
                 if gone.is_none_or(|gone| gone.end != at.start) {
                     out.put(*b"\n");
                 }
                 done = at.start;
             }
-            Seen::Flaw(Flaw::NotUtf8) => {
+            ScannedItem::Flaw(TranscriptFlaw::NotUtf8) => {
                 if at.end - at.start <= MAX_HELD_BYTES as u64 {
                     out.copy(done..at.start);
                     done = at.end;
-                    out.push(Piece::Lossy(at));
+                    out.push(CopyPiece::Lossy(at));
                 }
             }
-            Seen::Flaw(Flaw::Deep) => {}
-            Seen::Record(head) => {
+            ScannedItem::Flaw(TranscriptFlaw::Deep) => {}
+            ScannedItem::Record(head) => {
                 let Some(this) = numbers.of(head) else { return };
-                // It was written with other characters: what else is to be done is done in the next round.
+                // The invalid UTF-8 is replaced in this round; other changes of this record follow in the next round.
                 if done > at.start {
                     return;
                 }
@@ -317,18 +327,18 @@ fn pieces(file: &File, survey: &Survey, plan: &Plan) -> io::Result<(Vec<Piece>, 
                     rest.put(*b"\n");
                 } else if plan.is_late(this) {
                     leave_out(&mut out, &mut done, &at);
-                    edited(head, &at, new, &mut late);
+                    with_new_parent(head, &at, new, &mut late);
                     late.put(*b"\n");
                     added(plan, this, &mut late);
                 } else if new.is_some() || plan.after.contains_key(&this) {
                     out.copy(done..at.start);
-                    edited(head, &at, new, &mut out);
+                    with_new_parent(head, &at, new, &mut out);
                     done = at.end;
                     if plan.after.contains_key(&this) {
                         out.put(*b"\n");
                         added(plan, this, &mut out);
-                        // The record has its own end of line; ours had one as well.
-                        if let Some(Piece::Put(last)) = out.all.last_mut() {
+                        // The record has a line end of its own; so has the inserted one.
+                        if let Some(CopyPiece::Put(last)) = out.all.last_mut() {
                             last.pop();
                         }
                     }
@@ -344,7 +354,7 @@ fn pieces(file: &File, survey: &Survey, plan: &Plan) -> io::Result<(Vec<Piece>, 
         late.put(format!("{end}\n"));
     }
     if !late.all.is_empty() {
-        // A last line without an end would run into what follows; an empty line harms nobody.
+        // A last line without an end would run into the next record; an empty line is harmless.
         let mut last = [0];
         let ends = size > 0 && file.read_exact_at(&mut last, size - 1).is_ok() && last[0] == b'\n';
         if !ends {
@@ -355,15 +365,20 @@ fn pieces(file: &File, survey: &Survey, plan: &Plan) -> io::Result<(Vec<Piece>, 
     Ok((out.whole()?, rest.whole()?))
 }
 
-/// A record, with another parent if it has one.
-fn edited(head: &Head, at: &Range<u64>, new: Option<&Option<Vec<u8>>>, out: &mut Pieces) {
+/// Copies a record, with a new parent if it gets one.
+fn with_new_parent(
+    head: &RecordSummary,
+    at: &Range<u64>,
+    new: Option<&Option<Vec<u8>>>,
+    out: &mut PieceList,
+) {
     match new {
         Some(parent) if !head.parent_at.is_empty() => {
             out.copy(at.start..head.parent_at.start);
             out.put(parent.as_deref().unwrap_or(b"null"));
             out.copy(head.parent_at.end..at.end);
         }
-        // It did not say anything about one.
+        // The record did not name a parent.
         Some(parent) => {
             out.copy(at.start..at.start + 1);
             out.put([b"\"parentUuid\":", parent.as_deref().unwrap_or(b"null"), b","].concat());
@@ -373,8 +388,8 @@ fn edited(head: &Head, at: &Range<u64>, new: Option<&Option<Vec<u8>>>, out: &mut
     }
 }
 
-/// The records that come behind one.
-fn added(plan: &Plan, this: u32, out: &mut Pieces) {
+/// Adds the records that follow another one.
+fn added(plan: &RepairPlan, this: u32, out: &mut PieceList) {
     if let Some(text) = plan.after.get(&this) {
         out.put(format!("{text}\n"));
     }

@@ -1,10 +1,10 @@
-//! What has to change in a transcript so that it is one conversation.
+//! Repair plan: the changes that make a transcript one conversation.
 //!
-//! Forks. A branch that begins with a prompt is a whole turn: it comes right before the next prompt that was written
-//! after it, and at the end if there is none. A branch that begins with an answer belongs to the prompt at which it
-//! leaves the path; it comes before what the path has next, if that is a prompt too, and what an agent made up there
-//! ("No response requested.", an interrupted call that was not) goes. Everything else cannot be put into one line:
-//! then the path stays and the branch is set aside. Somebody who went back is left alone.
+//! Forks. A branch that begins with a prompt is a whole turn: it goes right before the next prompt that was written
+//! after it, and to the end if there is none. A branch that begins with an answer belongs to the prompt at which it
+//! leaves the path; it goes before the next record of the path if that is a prompt as well, and text that an agent made
+//! up there ("No response requested.", an interrupted call that was not) is dropped. Any other branch cannot be put
+//! into one line: then the path stays and the branch is set aside. A user who went back is left alone.
 //! Start with [`plan`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -14,38 +14,38 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::Value;
 
-use super::made::{Made, claude_result, codex_result, leaf_note};
-use crate::Kind;
+use super::synthetic_records::{SyntheticRecord, claude_result, codex_result, leaf_note};
+use crate::TranscriptKind;
 use crate::check;
-use crate::head::Id;
-use crate::shape::{Branch, Shape, is_said};
-use crate::survey::{NONE, Numbers, Survey, bit};
-use crate::walk::{Flaw, MAX_HELD_BYTES, Place, Seen, walk};
-use crate::words;
+use crate::conversation_graph::{AbandonedBranch, ConversationGraph, is_said};
+use crate::record_excerpts;
+use crate::record_scanner::{LinePosition, MAX_HELD_BYTES, ScannedItem, TranscriptFlaw, scan_records};
+use crate::record_summary::IdHash;
+use crate::transcript_index::{NONE, RecordNumbering, TranscriptIndex, bit};
 
-/// What has to change. Records are called by their numbers.
+/// Changes of a transcript. Records are identified by their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
-    /// Who gets another parent: its id as it is written, with its quotes, or nobody.
+pub(super) struct RepairPlan {
+    /// New parents: the id as it is written, with its quotes; `None` for no parent.
     pub(super) parents: HashMap<u32, Option<Vec<u8>>>,
     pub(super) drops: HashMap<u32, ()>,
-    /// A record that comes behind another.
+    /// Text of a record to insert after another one.
     pub(super) after: HashMap<u32, String>,
-    /// Branches, by their numbers, that go to the end.
+    /// Numbers of branches that go to the end.
     late: HashSet<u8>,
-    /// Branches that cannot stay, and the ids of their first records.
+    /// Numbers of branches that cannot stay, and the ids of their first records.
     aside_branches: HashSet<u8>,
-    pub(super) aside: Vec<Id>,
-    /// What comes at the end of the file.
+    pub(super) aside: Vec<IdHash>,
+    /// Record to append at the end of the file.
     pub(super) end: Option<String>,
     branch_of: Vec<u8>,
     has_flaws: bool,
-    /// What is done, with its line.
+    /// Reported changes, each with its line.
     pub(super) told: Vec<(u64, String)>,
 }
 
-impl Plan {
-    /// Whether nothing changes.
+impl RepairPlan {
+    /// True if the plan has no changes.
     pub(super) fn is_empty(&self) -> bool {
         self.parents.is_empty()
             && self.drops.is_empty()
@@ -69,8 +69,8 @@ impl Plan {
     }
 }
 
-/// A record and all it descends from, up to the first.
-pub(super) fn ancestors(survey: &Survey, record: u32) -> impl Iterator<Item = u32> {
+/// A record and its ancestors, up to the first.
+pub(super) fn ancestors(survey: &TranscriptIndex, record: u32) -> impl Iterator<Item = u32> {
     let mut at = Some(record);
     std::iter::from_fn(move || {
         let this = at?;
@@ -81,40 +81,40 @@ pub(super) fn ancestors(survey: &Survey, record: u32) -> impl Iterator<Item = u3
     .take(survey.len() as usize)
 }
 
-/// The end of the branch that was chosen.
+/// The end of the chosen branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Tip {
+pub(super) struct BranchTip {
     pub(super) record: u32,
-    /// Whether a resume goes on there by itself.
+    /// True if a resume goes on there by itself.
     pub(super) is_taken: bool,
 }
 
-/// Finds out what has to change. With `kept` branches are not joined: the path to that record stays, alone. Calls that are
-/// `at_work` stay open.
+/// Makes the plan. With `kept` branches are not joined: only the path to that record stays. Calls that are `at_work`
+/// stay open.
 pub(super) fn plan(
     file: &File,
-    survey: &Survey,
-    shape: &Shape,
-    kept: Option<Tip>,
-    at_work: &HashSet<Id>,
-) -> io::Result<Plan> {
-    let mut making = Making {
+    survey: &TranscriptIndex,
+    shape: &ConversationGraph,
+    kept: Option<BranchTip>,
+    at_work: &HashSet<IdHash>,
+) -> io::Result<RepairPlan> {
+    let mut making = PlanBuilder {
         survey,
         shape,
         at_work,
-        plan: Plan::default(),
+        plan: RepairPlan::default(),
         texts: Vec::new(),
         links: BTreeMap::new(),
         made: HashMap::new(),
         instead: HashMap::new(),
     };
-    // Records are looked up by their lines: first each gets one of its own, which can be read. And of two with one id
-    // one goes before anything is said of tools: what is doubled is no second call, nor a second result.
-    if !making.flaws() && !making.twins() {
+    // Records are found by their lines: first each gets a readable line of its own. Of two records with one id, one is
+    // dropped before tools are compared: a repeated record is no second call, nor a second result.
+    if !making.flaws() && !making.drop_duplicates() {
         making.tools();
         match survey.kind {
-            Some(Kind::Claude) => making.tree(kept.is_some()),
-            Some(Kind::Codex) | None => making.beginnings(file)?,
+            Some(TranscriptKind::Claude) => making.tree(kept.is_some()),
+            Some(TranscriptKind::Codex) | None => making.drop_second_headers(file)?,
         }
     }
     let mut plan = making.finish(file)?;
@@ -126,28 +126,28 @@ pub(super) fn plan(
     Ok(plan)
 }
 
-/// Who a record hangs on.
+/// Parent of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Link {
+enum ParentLink {
     Nobody,
     Record(u32),
 }
 
-struct Making<'a> {
-    survey: &'a Survey,
-    shape: &'a Shape,
-    at_work: &'a HashSet<Id>,
-    plan: Plan,
-    /// What is done, to which record.
+struct PlanBuilder<'a> {
+    survey: &'a TranscriptIndex,
+    shape: &'a ConversationGraph,
+    at_work: &'a HashSet<IdHash>,
+    plan: RepairPlan,
+    /// Reported changes, each with its record.
     texts: Vec<(u32, String)>,
-    links: BTreeMap<u32, Link>,
-    /// Records that get a result behind them: the tools it is for are looked up later.
-    made: HashMap<u32, Made>,
-    /// Who stands for a record that is dropped.
+    links: BTreeMap<u32, ParentLink>,
+    /// Made-up results to insert after records: the ids of their calls are filled in later.
+    made: HashMap<u32, SyntheticRecord>,
+    /// Replacements of dropped records as parents.
     instead: HashMap<u32, Option<u32>>,
 }
 
-impl Making<'_> {
+impl PlanBuilder<'_> {
     fn told(&mut self, record: u32, text: impl Into<String>) {
         self.texts.push((record, text.into()));
     }
@@ -161,28 +161,28 @@ impl Making<'_> {
         self.plan.drops.contains_key(&record)
     }
 
-    /// Whether something has to be mended before records can be looked up.
+    /// Repairs flaws of lines; true if there were any, so that records cannot be looked up yet.
     fn flaws(&mut self) -> bool {
         let mut is_first = false;
         for at in &self.survey.flaws {
             let bytes = at.bytes.end - at.bytes.start;
             let text = match at.flaw {
-                Flaw::Torn => format!("{bytes} bytes that are not a whole record are set aside"),
-                Flaw::Zeroes => format!("{bytes} zeroes are left out"),
-                Flaw::Fused => {
+                TranscriptFlaw::Torn => format!("{bytes} bytes that are not a whole record are set aside"),
+                TranscriptFlaw::Zeroes => format!("{bytes} zeroes are left out"),
+                TranscriptFlaw::Fused => {
                     is_first = true;
                     "a record got a line of its own".to_owned()
                 }
-                Flaw::NotUtf8 if bytes <= MAX_HELD_BYTES as u64 => {
+                TranscriptFlaw::NotUtf8 if bytes <= MAX_HELD_BYTES as u64 => {
                     is_first = true;
                     "bytes that are not UTF-8 are replaced, as the agent would".to_owned()
                 }
-                Flaw::NotUtf8 | Flaw::Deep => continue,
+                TranscriptFlaw::NotUtf8 | TranscriptFlaw::Deep => continue,
             };
             self.plan.told.push((at.line, text));
             self.plan.has_flaws = true;
         }
-        // Those that are not kept may be of any kind.
+        // Flaws beyond the limit may be of any kind.
         is_first || self.survey.flaw_count > self.survey.flaws.len() as u64
     }
 
@@ -195,7 +195,7 @@ impl Making<'_> {
         }
         for (tool, mut others) in results {
             others.insert(0, survey.tools[tool as usize].result_in);
-            // What an agent made up for a tool that went on in another one is not the result.
+            // A made-up result for a tool that went on in the other writer is not the result.
             let is_called = survey.tools[tool as usize].used_in != NONE;
             let is_real = |at: &u32| is_called && !survey.is(*at, bit::INTERRUPTED);
             let real = others.iter().copied().find(is_real).unwrap_or(others[0]);
@@ -215,12 +215,12 @@ impl Making<'_> {
                     odd.push((result, survey.parent(result), text));
                 }
                 (used, NONE) if !self.at_work.contains(&tool.id) => {
-                    self.made.insert(used, Made::default());
+                    self.made.insert(used, SyntheticRecord::default());
                 }
                 (_, _) => {}
             }
         }
-        // With other calls or results in it that are right, a record has to stay: what is odd is left, and told.
+        // A record with other, valid calls or results must stay: the invalid one stays as well, and is reported.
         let mut right: HashMap<u32, u64> = odd.iter().map(|(record, ..)| (*record, 0)).collect();
         let again = survey.used_twice.iter().chain(&survey.answered_twice).map(|(_, record)| *record);
         for record in survey.tools.iter().flat_map(|tool| [tool.used_in, tool.result_in]).chain(again) {
@@ -237,8 +237,8 @@ impl Making<'_> {
         }
     }
 
-    /// A rollout begins once.
-    fn beginnings(&mut self, file: &File) -> io::Result<()> {
+    /// Removes further beginnings: a rollout begins once.
+    fn drop_second_headers(&mut self, file: &File) -> io::Result<()> {
         if self.survey.metas.is_empty() {
             return Ok(());
         }
@@ -252,11 +252,11 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Whether records had the id of another: the agent has only the later one.
-    fn twins(&mut self) -> bool {
+    /// Drops records whose id a later record has; true if there were any. The agent uses only the later one.
+    fn drop_duplicates(&mut self) -> bool {
         let survey = self.survey;
         for (_, earlier) in &survey.twins {
-            // Nobody stands for it: who hangs on its id hangs on the other.
+            // No record replaces it: its children name its id, which the later record has.
             self.plan.drops.insert(*earlier, ());
             self.told(*earlier, "it has the id of a later record, and is set aside");
         }
@@ -265,9 +265,9 @@ impl Making<'_> {
 
     fn tree(&mut self, is_chosen: bool) {
         let survey = self.survey;
-        for record in (0..survey.len()).filter(|at| survey.is(*at, bit::MISSING)) {
+        for record in (0..survey.len()).filter(|at| survey.is(*at, bit::MISSING_PARENT)) {
             let parent = survey.parent(record);
-            self.links.insert(record, parent.map_or(Link::Nobody, Link::Record));
+            self.links.insert(record, parent.map_or(ParentLink::Nobody, ParentLink::Record));
             self.told(record, "its parent is missing; it hangs on the record before it now");
         }
         if self.shape.loops_at.is_some() {
@@ -275,12 +275,12 @@ impl Making<'_> {
             return;
         }
         self.plan.branch_of = self.shape.branch_of.clone();
-        // Who went back is left alone, unless a branch was chosen: then that is all there is.
+        // A user who went back is left alone, unless a branch was chosen: then only that branch stays.
         let branches = self.shape.branches.iter().enumerate();
         let races = branches.filter(|(_, branch)| branch.is_race || is_chosen);
-        let mut races: Vec<(u8, &Branch, Option<u32>)> =
+        let mut races: Vec<(u8, &AbandonedBranch, Option<u32>)> =
             races.map(|(at, branch)| (at as u8 + 1, branch, self.first_said(at as u8 + 1, branch))).collect();
-        // Answers belong to their prompts: they come first.
+        // Answers come first, because they belong to their prompts.
         races.sort_by_key(|(_, branch, said)| {
             (said.is_some_and(|said| survey.is(said, bit::PROMPT)), branch.head)
         });
@@ -301,32 +301,33 @@ impl Making<'_> {
         }
     }
 
-    /// A ring has a record that hangs on a later one. When all of those hang on the one before them, there is none.
+    /// Breaks rings: a ring has a record whose parent comes later in the file. Once such records have the one before
+    /// them as parent, no ring is left.
     fn break_rings(&mut self) {
         let survey = self.survey;
         let mut before = None;
-        for record in (0..survey.len()).filter(|at| !survey.is(*at, bit::SIDE | bit::LOOSE)) {
+        for record in (0..survey.len()).filter(|at| !survey.is(*at, bit::SIDE | bit::NOT_IN_TREE)) {
             if survey.parent(record).is_some_and(|parent| parent > record)
                 && !self.links.contains_key(&record)
             {
-                self.links.insert(record, before.map_or(Link::Nobody, Link::Record));
+                self.links.insert(record, before.map_or(ParentLink::Nobody, ParentLink::Record));
                 self.told(
                     record,
-                    "it hung on a later record, in a ring; it hangs on the record before it now",
+                    "its parent was a later record, in a ring; its parent is the record before it now",
                 );
             }
             before = Some(record).filter(|at| !survey.is(*at, bit::OTHER)).or(before);
         }
     }
 
-    /// The first record of a branch in which somebody says something.
-    fn first_said(&self, number: u8, branch: &Branch) -> Option<u32> {
+    /// The first prompt or answer of a branch.
+    fn first_said(&self, number: u8, branch: &AbandonedBranch) -> Option<u32> {
         let survey = self.survey;
         (branch.head..=branch.last)
             .find(|at| self.shape.branch_of[*at as usize] == number && is_said(survey, *at))
     }
 
-    /// What is said on the path behind a fork, from the first on: prompts and answers, and what was made up before.
+    /// Prompts and answers on the path after a fork, and made-up text before them.
     fn path_behind(&self, fork: Option<u32>) -> Vec<u32> {
         let Some(leaf) = self.shape.leaf else { return Vec::new() };
         let mut path: Vec<u32> = ancestors(self.survey, leaf).take_while(|at| Some(*at) != fork).collect();
@@ -334,8 +335,8 @@ impl Making<'_> {
         path
     }
 
-    /// Whether an answer can stand where its branch leaves the path: what comes there next is a prompt.
-    fn answer_fits(&self, branch: &Branch) -> bool {
+    /// True if an answer can be inserted where its branch leaves the path: the next record there is a prompt.
+    fn answer_fits(&self, branch: &AbandonedBranch) -> bool {
         let survey = self.survey;
         let path = self.path_behind(branch.fork);
         let mut said = path.iter().filter(|at| is_said(survey, **at));
@@ -343,10 +344,17 @@ impl Making<'_> {
     }
 
     /// Puts a branch into the one line.
-    fn join(&mut self, number: u8, branch: &Branch, said: u32, is_turn: bool, end: &mut Option<u32>) {
+    fn join(
+        &mut self,
+        number: u8,
+        branch: &AbandonedBranch,
+        said: u32,
+        is_turn: bool,
+        end: &mut Option<u32>,
+    ) {
         let survey = self.survey;
         let is_made_up = |at: u32| survey.is(at, bit::SYNTHETIC | bit::INTERRUPTED);
-        // What the second writer made up because it did not know the first goes.
+        // Text that the second writer made up, because it did not know the first one's, is dropped.
         let before: Vec<u32> =
             ancestors(survey, said).skip(1).take_while(|at| Some(*at) != branch.fork).collect();
         for made_up in before.iter().copied().filter(|at| is_made_up(*at)) {
@@ -366,8 +374,8 @@ impl Making<'_> {
         match (next, branch.fork) {
             // A beginning from before the path's own.
             (_, None) if path.first().is_some_and(|root| branch.head < *root) => {
-                self.links.insert(path[0], Link::Record(tail));
-                self.told(path[0], format!("it follows what began before it now: {lines}"));
+                self.links.insert(path[0], ParentLink::Record(tail));
+                self.told(path[0], format!("it follows the earlier beginning now: {lines}"));
             }
             (Some(next), _) => {
                 if !is_turn {
@@ -377,19 +385,19 @@ impl Making<'_> {
                 }
                 let before = match self.links.get(&next) {
                     Some(link) => *link,
-                    None => survey.parent(next).map_or(Link::Nobody, Link::Record),
+                    None => survey.parent(next).map_or(ParentLink::Nobody, ParentLink::Record),
                 };
                 if is_turn {
                     self.links.insert(top, before);
                 }
-                self.links.insert(next, Link::Record(tail));
+                self.links.insert(next, ParentLink::Record(tail));
                 self.told(
                     next,
                     format!("it follows {lines} now, which another writer wrote at the same time"),
                 );
             }
             (None, _) => {
-                self.links.insert(top, end.map_or(Link::Nobody, Link::Record));
+                self.links.insert(top, end.map_or(ParentLink::Nobody, ParentLink::Record));
                 *end = Some(tail);
                 self.plan.late.insert(number);
                 self.told(
@@ -404,19 +412,19 @@ impl Making<'_> {
         if !self.is_dropped(record) {
             let parent = self.survey.parent(record);
             self.drop(record, parent);
-            self.told(record, "what the agent made up where it found no answer is set aside");
+            self.told(record, "text that the agent made up for a missing answer is set aside");
         }
     }
 
-    fn set_aside(&mut self, number: u8, branch: &Branch) {
+    fn set_aside(&mut self, number: u8, branch: &AbandonedBranch) {
         self.plan.aside_branches.insert(number);
         let (from, to) = (self.survey.line_of(branch.head), self.survey.line_of(branch.last));
         self.told(branch.head, format!("the branch on lines {from} to {to} is set aside"));
         self.plan.aside.push(self.survey.id_of(branch.head));
     }
 
-    /// Who stands for a record: itself, unless it is dropped.
-    fn stands_for(&self, mut record: u32) -> Option<u32> {
+    /// The record itself, or the replacement of a dropped one.
+    fn replacement_of(&self, mut record: u32) -> Option<u32> {
         for _ in 0..self.survey.len() {
             match self.instead.get(&record) {
                 None => return Some(record),
@@ -427,25 +435,25 @@ impl Making<'_> {
         None
     }
 
-    /// Makes the results up that are missing. For a call that cannot be read there is none, and it stays as it is.
+    /// Makes up missing results. A call that cannot be read gets none, and stays as it is.
     fn make(&mut self, file: &File) -> io::Result<()> {
         let survey = self.survey;
-        let is_claude = survey.kind == Some(Kind::Claude);
+        let is_claude = survey.kind == Some(TranscriptKind::Claude);
         let mut calls: Vec<u32> = self.made.keys().copied().collect();
         calls.sort_unstable();
         let lines = survey.lines_of(&calls);
         let record_on: HashMap<u64, u32> = lines.iter().copied().zip(calls).collect();
-        let open: HashSet<(u32, Id)> = survey
+        let open: HashSet<(u32, IdHash)> = survey
             .tools
             .iter()
             .filter(|tool| tool.result_in == NONE && !self.at_work.contains(&tool.id))
             .map(|tool| (tool.used_in, tool.id))
             .collect();
         self.made.clear();
-        words::each(file, survey, lines, |line, call: Option<Value>| {
+        record_excerpts::for_each_record(file, survey, lines, |line, call: Option<Value>| {
             let call = call.unwrap_or_default();
             let record = record_on[&line];
-            let is_open = |id: &str| open.contains(&(record, Id::of(id.as_bytes())));
+            let is_open = |id: &str| open.contains(&(record, IdHash::of(id.as_bytes())));
             let made = if is_claude { claude_result(&call, is_open) } else { codex_result(&call) };
             if let Some(made) = made {
                 self.made.insert(record, made);
@@ -454,10 +462,10 @@ impl Making<'_> {
         })
     }
 
-    /// Looks up what is needed of the records, and puts it together.
-    fn finish(mut self, file: &File) -> io::Result<Plan> {
+    /// Looks up the ids of the records, and completes the plan.
+    fn finish(mut self, file: &File) -> io::Result<RepairPlan> {
         let survey = self.survey;
-        let is_claude = survey.kind == Some(Kind::Claude);
+        let is_claude = survey.kind == Some(TranscriptKind::Claude);
         self.made.retain(|record, _| !self.plan.drops.contains_key(record) && !self.plan.is_aside(*record));
         self.make(file)?;
         if is_claude && !(self.instead.is_empty() && self.made.is_empty()) {
@@ -468,7 +476,7 @@ impl Making<'_> {
                 let hangs_on_result =
                     self.made.contains_key(&parent) && !survey.is(record, bit::BLOCK | bit::RESULT);
                 if self.instead.contains_key(&parent) || hangs_on_result {
-                    self.links.insert(record, Link::Record(parent));
+                    self.links.insert(record, ParentLink::Record(parent));
                 }
             }
         }
@@ -477,8 +485,8 @@ impl Making<'_> {
             .iter()
             .filter(|(record, _)| !self.is_dropped(**record))
             .map(|(record, link)| match link {
-                Link::Nobody => (*record, None),
-                Link::Record(parent) => (*record, self.stands_for(*parent)),
+                ParentLink::Nobody => (*record, None),
+                ParentLink::Record(parent) => (*record, self.replacement_of(*parent)),
             })
             .collect();
         let mut wanted: Vec<u32> = links.iter().filter_map(|(_, parent)| *parent).collect();
@@ -486,7 +494,7 @@ impl Making<'_> {
         wanted.sort_unstable();
         wanted.dedup();
         let lines: HashMap<u32, u64> = wanted.iter().copied().zip(survey.lines_of(&wanted)).collect();
-        // The result that is made up comes between.
+        // The made-up result goes in between.
         let is_made = |parent: &u32| self.made.contains_key(parent);
         let needed =
             links.iter().filter_map(|(_, parent)| *parent).filter(|parent| !is_made(parent)).collect();
@@ -497,7 +505,7 @@ impl Making<'_> {
                 Some(parent) => match (self.made.get(&parent), ids.get(&parent)) {
                     (Some(made), _) => Some(format!("\"{}\"", made.id).into_bytes()),
                     (None, Some(id)) => Some(id.clone()),
-                    (None, None) => return Err(io::Error::other("the file was changed meanwhile")),
+                    (None, None) => return Err(io::Error::other("the file changed meanwhile")),
                 },
             };
             self.plan.parents.insert(record, id);
@@ -510,22 +518,22 @@ impl Making<'_> {
     }
 }
 
-/// The ids of some records, from the bytes: whatever else is in them.
-fn ids_of(file: &File, survey: &Survey, wanted: &HashSet<u32>) -> io::Result<HashMap<u32, Vec<u8>>> {
+/// The ids of some records, as written in the file.
+fn ids_of(file: &File, survey: &TranscriptIndex, wanted: &HashSet<u32>) -> io::Result<HashMap<u32, Vec<u8>>> {
     let mut ids = HashMap::new();
     if wanted.is_empty() {
         return Ok(ids);
     }
     let mut source = file;
     source.seek(SeekFrom::Start(0))?;
-    let (mut numbers, mut failed) = (Numbers::default(), None);
-    let visit = |_: &Place, seen: Seen<'_>| {
-        let Seen::Record(head) = seen else { return };
+    let (mut numbers, mut failed) = (RecordNumbering::default(), None);
+    let visit = |_: &LinePosition, seen: ScannedItem<'_>| {
+        let ScannedItem::Record(head) = seen else { return };
         let Some(this) = numbers.of(head).filter(|this| wanted.contains(this)) else { return };
         let mut id = vec![0; (head.uuid_at.end - head.uuid_at.start) as usize];
         failed = failed.take().or(file.read_exact_at(&mut id, head.uuid_at.start).err());
         ids.insert(this, id);
     };
-    walk(source, survey.walked.bytes, |_, _| {}, visit)?;
+    scan_records(source, survey.walked.bytes, |_, _| {}, visit)?;
     failed.map_or(Ok(ids), Err)
 }

@@ -1,50 +1,50 @@
-//! What is found in transcripts, and what is not.
+//! Tests of findings, and of transcripts without findings.
 
 use std::fs;
 use std::io::Write;
 
-use berth_transcript::check::{Report, Weight, What, check};
-use berth_transcript::repair::{Wish, repair};
+use berth_transcript::check::{FindingKind, FindingSeverity, TranscriptReport, check};
+use berth_transcript::repair::{RepairOptions, repair};
 use serde_json::{Value, json};
 
 use crate::common::talk::{SESSION, answer, call, id, interrupted, lines, made_up, prompt, record, result};
-use crate::common::{Home, real};
+use crate::common::{TranscriptTestHome, real};
 
-fn look(bytes: &[u8]) -> Report {
+fn look(bytes: &[u8]) -> TranscriptReport {
     look_named("talk.jsonl", bytes)
 }
 
-fn look_named(name: &str, bytes: &[u8]) -> Report {
-    let home = Home::new();
+fn look_named(name: &str, bytes: &[u8]) -> TranscriptReport {
+    let home = TranscriptTestHome::new();
     let path = home.0.join(name);
     fs::write(&path, bytes).unwrap();
     check(&path, &mut |_| {}).unwrap()
 }
 
-/// What was found, and where.
-fn found(report: &Report) -> Vec<(What, u64)> {
+/// Kinds and lines of the findings.
+fn found(report: &TranscriptReport) -> Vec<(FindingKind, u64)> {
     report.findings.iter().map(|one| (one.what, one.line)).collect()
 }
 
 #[track_caller]
-fn finds(records: &[Value], expected: &[(What, u64)]) -> Report {
+fn finds(records: &[Value], expected: &[(FindingKind, u64)]) -> TranscriptReport {
     let report = look(&lines(records));
     assert_eq!(found(&report), expected, "{report:#?}");
     report
 }
 
 #[test]
-fn what_real_agents_wrote_is_clean_except_for_what_was_broken() {
+fn transcripts_of_real_agents_are_clean_except_for_the_damage_in_them() {
     for kind in ["claude", "codex"] {
         let dir = format!("{}/tests/real/{kind}", env!("CARGO_MANIFEST_DIR"));
         for entry in fs::read_dir(dir).unwrap() {
             let name = entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned();
             let report = look(&real(kind, &name));
             assert_eq!(report.agent, Some(kind));
-            let expected: &[(What, u64)] = match (kind, name.as_str()) {
-                ("claude", "killed-in-tool") => &[(What::CallWithoutResult, 13)],
-                ("claude", "two-writers") => &[(What::Fork, 19)],
-                ("codex", "killed-in-tool" | "resumed-after-kill") => &[(What::CallWithoutResult, 8)],
+            let expected: &[(FindingKind, u64)] = match (kind, name.as_str()) {
+                ("claude", "killed-in-tool") => &[(FindingKind::CallWithoutResult, 13)],
+                ("claude", "two-writers") => &[(FindingKind::Fork, 19)],
+                ("codex", "killed-in-tool" | "resumed-after-kill") => &[(FindingKind::CallWithoutResult, 8)],
                 (_, _) => &[],
             };
             assert_eq!(found(&report), expected, "{kind} {name}: {report:#?}");
@@ -53,10 +53,10 @@ fn what_real_agents_wrote_is_clean_except_for_what_was_broken() {
 }
 
 #[test]
-fn a_fork_says_who_wrote_what_and_what_a_resume_does_not_have() {
+fn a_fork_names_its_writers_and_the_turns_that_a_resume_loses() {
     let report = look(&real("claude", "two-writers"));
     let fork = &report.findings[0];
-    assert_eq!((fork.weight, report.is_clean()), (Weight::Fault, false));
+    assert_eq!((fork.weight, report.is_clean()), (FindingSeverity::Fault, false));
     let sides: Vec<_> =
         fork.branches.iter().map(|side| (side.resumed, side.from_line, side.to_line)).collect();
     assert_eq!(sides, [(true, 27, 27), (false, 22, 24)]);
@@ -67,7 +67,7 @@ fn a_fork_says_who_wrote_what_and_what_a_resume_does_not_have() {
 
 #[test]
 fn an_answer_that_was_left_behind_is_told() {
-    // The other writer finished last: what was answered first is gone.
+    // The other writer finished last: the first answer is lost.
     let report = finds(
         &[
             prompt(1, 0, "A"),
@@ -76,7 +76,7 @@ fn an_answer_that_was_left_behind_is_told() {
             prompt(4, 2, "B"),
             answer(5, 4, "B's"),
         ],
-        &[(What::Fork, 1)],
+        &[(FindingKind::Fork, 1)],
     );
     assert_eq!(report.lost[0].said, "A's answer");
     assert_eq!(report.lost[0].kind, "answer");
@@ -93,7 +93,7 @@ fn a_leaf_that_the_agent_noted_counts_unless_something_hangs_on_it() {
 }
 
 #[test]
-fn somebody_who_went_back_is_a_note() {
+fn a_user_who_went_back_is_a_note() {
     let report = finds(
         &[
             prompt(1, 0, "A"),
@@ -103,15 +103,15 @@ fn somebody_who_went_back_is_a_note() {
             prompt(5, 2, "C"),
             answer(6, 5, "c"),
         ],
-        &[(What::Fork, 2)],
+        &[(FindingKind::Fork, 2)],
     );
-    assert!(report.is_clean() && report.findings[0].weight == Weight::Note, "{report:#?}");
+    assert!(report.is_clean() && report.findings[0].weight == FindingSeverity::Note, "{report:#?}");
     assert_eq!(report.lost[0].said, "B");
     // With a newer version, and with a note before the prompt.
     let mut later = [record(5, 2, "attachment", Value::Null), prompt(6, 5, "C"), answer(7, 6, "c")];
     later.iter_mut().for_each(|record| record["version"] = json!("3.0.0"));
     let before = [prompt(1, 0, "A"), answer(2, 1, "a"), prompt(3, 2, "B"), answer(4, 3, "b")];
-    let report = finds(&[&before[..], &later].concat(), &[(What::Fork, 2)]);
+    let report = finds(&[&before[..], &later].concat(), &[(FindingKind::Fork, 2)]);
     assert!(
         report.is_clean() && report.findings[0].text.starts_with("the conversation went back"),
         "{report:#?}"
@@ -148,36 +148,43 @@ fn sub_agents_and_compaction_are_no_fault() {
     let all = [&[prompt(1, 0, "A"), answer(2, 1, "a")][..], &side, &[boundary, prompt(4, 3, "B")]].concat();
     finds(&all, &[]);
     // The file of a sub-agent itself is a tree like any other.
-    finds(&side, &[(What::Fork, 1)]);
+    finds(&side, &[(FindingKind::Fork, 1)]);
 }
 
 #[test]
-fn what_is_missing_doubled_or_foreign_is_found() {
-    finds(&[prompt(1, 0, "A"), answer(2, 1, "a"), prompt(4, 3, "B")], &[(What::MissingParent, 3)]);
-    let report = finds(&[prompt(1, 0, "A"), answer(2, 1, "a"), prompt(3, 0, "B")], &[(What::SecondRoot, 1)]);
+fn missing_repeated_and_foreign_records_are_found() {
+    finds(&[prompt(1, 0, "A"), answer(2, 1, "a"), prompt(4, 3, "B")], &[(FindingKind::MissingParent, 3)]);
+    let report =
+        finds(&[prompt(1, 0, "A"), answer(2, 1, "a"), prompt(3, 0, "B")], &[(FindingKind::SecondRoot, 1)]);
     assert_eq!(report.lost[0].said, "A");
     finds(
         &[prompt(1, 0, "A"), answer(2, 1, "a"), answer(2, 1, "a")],
-        &[(What::Fork, 1), (What::DuplicateId, 3)],
+        &[(FindingKind::Fork, 1), (FindingKind::DuplicateId, 3)],
     );
     let mut other = prompt(3, 2, "B");
     other["sessionId"] = json!("bbbbbbbb-2222-4333-8444-555555555555");
-    finds(&[prompt(1, 0, "A"), answer(2, 1, "a"), other.clone()], &[(What::WrongSession, 3)]);
+    finds(&[prompt(1, 0, "A"), answer(2, 1, "a"), other.clone()], &[(FindingKind::WrongSession, 3)]);
     // The name of the file counts more than the most records.
     let named = look_named(
         "bbbbbbbb-2222-4333-8444-555555555555.jsonl",
         &lines(&[prompt(1, 0, "A"), answer(2, 1, "a"), other]),
     );
-    assert_eq!(found(&named), [(What::WrongSession, 1)]);
-    let ring = finds(&[prompt(1, 2, "A"), answer(2, 1, "a")], &[(What::Ring, 2)]);
+    assert_eq!(found(&named), [(FindingKind::WrongSession, 1)]);
+    let ring = finds(&[prompt(1, 2, "A"), answer(2, 1, "a")], &[(FindingKind::Ring, 2)]);
     assert!(!ring.is_clean());
 }
 
 #[test]
 fn calls_and_results_that_do_not_pair_are_found() {
-    finds(&[prompt(1, 0, "A"), call(2, 1, "t", "m"), prompt(3, 2, "B")], &[(What::CallWithoutResult, 2)]);
-    finds(&[prompt(1, 0, "A"), result(2, 1, "t", "x"), answer(3, 2, "a")], &[(What::ResultWithoutCall, 2)]);
-    // As in life: a second writer made a result up, and the tool went on.
+    finds(
+        &[prompt(1, 0, "A"), call(2, 1, "t", "m"), prompt(3, 2, "B")],
+        &[(FindingKind::CallWithoutResult, 2)],
+    );
+    finds(
+        &[prompt(1, 0, "A"), result(2, 1, "t", "x"), answer(3, 2, "a")],
+        &[(FindingKind::ResultWithoutCall, 2)],
+    );
+    // As in real transcripts: a second writer made a result up, and the tool went on.
     finds(
         &[
             prompt(1, 0, "A"),
@@ -189,7 +196,7 @@ fn calls_and_results_that_do_not_pair_are_found() {
             result(7, 2, "t", "real"),
             answer(8, 7, "a"),
         ],
-        &[(What::Fork, 2), (What::SecondResult, 7)],
+        &[(FindingKind::Fork, 2), (FindingKind::SecondResult, 7)],
     );
     finds(
         &[
@@ -199,7 +206,7 @@ fn calls_and_results_that_do_not_pair_are_found() {
             result(4, 3, "t", "x"),
             answer(5, 4, "a"),
         ],
-        &[(What::SecondCall, 3)],
+        &[(FindingKind::SecondCall, 3)],
     );
 }
 
@@ -210,28 +217,28 @@ fn broken_lines_are_found_with_their_numbers() {
     let (first, second) = text.trim_end().split_once('\n').unwrap();
     let case = |text: &str| found(&look(text.as_bytes()));
     assert_eq!(case(&format!("{first}\n{second}")), []);
-    assert_eq!(case(&format!("{first}\n{}", &second[..20])), [(What::TornLine, 2)]);
-    assert_eq!(case(&format!("{first}{second}\n")), [(What::FusedRecords, 1)]);
-    assert_eq!(case(&format!("{first}\n{second}\n\0\0\0\0")), [(What::Zeroes, 3)]);
-    assert_eq!(case(&format!("{first}\n{}\n{second}\n", &second[..30])), [(What::TornLine, 2)]);
+    assert_eq!(case(&format!("{first}\n{}", &second[..20])), [(FindingKind::TornLine, 2)]);
+    assert_eq!(case(&format!("{first}{second}\n")), [(FindingKind::FusedRecords, 1)]);
+    assert_eq!(case(&format!("{first}\n{second}\n\0\0\0\0")), [(FindingKind::Zeroes, 3)]);
+    assert_eq!(case(&format!("{first}\n{}\n{second}\n", &second[..30])), [(FindingKind::TornLine, 2)]);
     let mut bytes = good;
     let at = bytes.iter().position(|byte| *byte == b'A').unwrap();
     bytes[at] = 0xff;
-    assert_eq!(found(&look(&bytes)), [(What::NotUtf8, 1)]);
+    assert_eq!(found(&look(&bytes)), [(FindingKind::NotUtf8, 1)]);
 }
 
 #[test]
-fn records_of_a_newer_version_are_nobodys_fault() {
+fn records_of_a_newer_version_are_not_a_finding() {
     let strange = json!({"type": "hologram", "uuid": "not a uuid", "parentUuid": 12, "sessionId": SESSION, "x": [[{}]]});
     finds(&[prompt(1, 0, "A"), strange, json!({"type": "future"}), answer(2, 1, "a")], &[]);
 }
 
 #[test]
-fn what_is_no_transcript_is_said_to_be_none() {
-    assert_eq!(found(&look(b"")), [(What::Empty, 0)]);
-    assert_eq!(found(&look(b"\x7fELF\x02\x01\x01\0\0\0\n\xff\xfe{}")), [(What::NotATranscript, 0)]);
-    assert_eq!(found(&look(b"{\"a\":1}\n")), [(What::NotATranscript, 0)]);
-    let home = Home::new();
+fn a_file_that_is_not_a_transcript_is_reported_as_such() {
+    assert_eq!(found(&look(b"")), [(FindingKind::Empty, 0)]);
+    assert_eq!(found(&look(b"\x7fELF\x02\x01\x01\0\0\0\n\xff\xfe{}")), [(FindingKind::NotATranscript, 0)]);
+    assert_eq!(found(&look(b"{\"a\":1}\n")), [(FindingKind::NotATranscript, 0)]);
+    let home = TranscriptTestHome::new();
     let error = check(&home.0, &mut |_| {}).unwrap_err();
     assert!(error.contains("is not a file"), "{error}");
     let error = check(&home.0.join("nothing"), &mut |_| {}).unwrap_err();
@@ -248,14 +255,14 @@ fn a_rollout_has_one_beginning_and_pairs_of_calls() {
         line("response_item", json!({"type": "function_call_output", "call_id": id, "output": "x"}))
     };
     finds(&[meta(SESSION), call("1"), output("1")], &[]);
-    finds(&[meta(SESSION), meta(SESSION), call("1"), output("1")], &[(What::SecondBeginning, 2)]);
+    finds(&[meta(SESSION), meta(SESSION), call("1"), output("1")], &[(FindingKind::SecondBeginning, 2)]);
     finds(
         &[meta(SESSION), call("1"), call("1"), output("2"), output("1"), output("1")],
-        &[(What::SecondCall, 3), (What::ResultWithoutCall, 4), (What::SecondResult, 6)],
+        &[(FindingKind::SecondCall, 3), (FindingKind::ResultWithoutCall, 4), (FindingKind::SecondResult, 6)],
     );
     let name = "rollout-2026-11-16T08-57-35-bbbbbbbb-2222-4333-8444-555555555555.jsonl";
-    assert_eq!(found(&look_named(name, &lines(&[meta(SESSION)]))), [(What::WrongSession, 1)]);
-    // What Codex shows to people is not what its model gets.
+    assert_eq!(found(&look_named(name, &lines(&[meta(SESSION)]))), [(FindingKind::WrongSession, 1)]);
+    // Codex shows people other records than it gives its model.
     let shown = line("event_msg", json!({"type": "exec_call", "call_id": "9"}));
     finds(&[meta(SESSION), shown], &[]);
 }
@@ -271,17 +278,17 @@ fn a_fork_of_a_thread_is_clean_and_its_copy_identical() {
         said,
     ]);
     for name in ["talk.jsonl".to_owned(), format!("rollout-2026-11-16T08-57-35-{SESSION}.jsonl")] {
-        let home = Home::new();
+        let home = TranscriptTestHome::new();
         let (path, copy) = (home.0.join(&name), home.0.join("copy.jsonl"));
         fs::write(&path, &fork).unwrap();
         let report = check(&path, &mut |_| {}).unwrap();
-        assert_eq!(found(&report), [(What::SecondBeginning, 2)], "{name}: {report:#?}");
+        assert_eq!(found(&report), [(FindingKind::SecondBeginning, 2)], "{name}: {report:#?}");
         assert!(report.is_clean() && report.conversation.as_deref() == Some(SESSION), "{report:#?}");
-        let made = repair(&path, &copy, &Wish::default()).unwrap();
+        let made = repair(&path, &copy, &RepairOptions::default()).unwrap();
         assert!(fs::read(&copy).unwrap() == fork && made.changes.is_empty(), "{name}: {made:#?}");
-        // With an id of its own only its own beginning has that.
+        // With an id of its own, only its own beginning has that id.
         let new = "cccccccc-2222-4333-8444-555555555555";
-        let wish = Wish { new_id: Some(new.to_owned()), force: true, ..Wish::default() };
+        let wish = RepairOptions { new_id: Some(new.to_owned()), force: true, ..RepairOptions::default() };
         repair(&path, &copy, &wish).unwrap();
         let text = String::from_utf8(fork.clone()).unwrap().replace(SESSION, new);
         assert_eq!(fs::read_to_string(&copy).unwrap(), text);
@@ -289,53 +296,53 @@ fn a_fork_of_a_thread_is_clean_and_its_copy_identical() {
 }
 
 #[test]
-fn a_sub_agent_of_codex_is_the_thread_of_its_own_id_whatever_it_says_of_its_root() {
+fn a_sub_agent_of_codex_is_the_thread_of_its_own_id_and_not_of_its_root() {
     let [root, parent, new] =
         ["bbbbbbbb", "cccccccc", "dddddddd"].map(|start| SESSION.replace("aaaaaaaa", start));
     let meta = format!(
         "{{\"timestamp\":\"2026-11-16T09:00:00.000Z\",\"type\":\"session_meta\",\"payload\":{{\"session_id\":\"{root}\",\
          \"parent_thread_id\":\"{parent}\",\"id\":\"{SESSION}\",\"cwd\":\"/x\"}}}}\n"
     );
-    let home = Home::new();
+    let home = TranscriptTestHome::new();
     let (path, copy) =
         (home.0.join(format!("rollout-2026-11-16T08-57-35-{SESSION}.jsonl")), home.0.join("copy.jsonl"));
     fs::write(&path, &meta).unwrap();
     let report = check(&path, &mut |_| {}).unwrap();
     assert_eq!((found(&report), report.conversation.as_deref()), (vec![], Some(SESSION)), "{report:#?}");
-    let made = repair(&path, &copy, &Wish::default()).unwrap();
+    let made = repair(&path, &copy, &RepairOptions::default()).unwrap();
     assert!(fs::read_to_string(&copy).unwrap() == meta && made.changes.is_empty(), "{made:#?}");
-    // With an id of its own it is still under the same root; only a thread that is its own root is renamed in both.
-    let wish = Wish { new_id: Some(new.clone()), force: true, ..Wish::default() };
+    // With an id of its own it still has the same root; only a thread that is its own root is renamed in both fields.
+    let wish = RepairOptions { new_id: Some(new.clone()), force: true, ..RepairOptions::default() };
     for meta in [meta.clone(), meta.replace(&root, SESSION)] {
         fs::write(&path, &meta).unwrap();
         repair(&path, &copy, &wish).unwrap();
         assert_eq!(fs::read_to_string(&copy).unwrap(), meta.replace(SESSION, &new));
     }
-    // Without an `id` the other one is all there is.
+    // Without an `id`, the `session_id` is the only id.
     let old = meta.replace("\"id\"", "\"was\"");
     assert_eq!(found(&look_named(&format!("rollout-x-{root}.jsonl"), old.as_bytes())), []);
 }
 
 #[test]
-fn what_is_told_has_no_escapes_in_it_and_an_id_that_is_none_is_not_spread() {
+fn findings_have_no_escapes_and_an_invalid_id_is_not_copied() {
     let odd = "x\u{1b}[31m\"\u{7}";
     let mut records = [prompt(1, 0, "A"), answer(2, 1, "a"), prompt(3, 2, "B")];
     records[0]["sessionId"] = json!(odd);
     let report = look(&lines(&records));
-    assert_eq!(found(&report), [(What::WrongSession, 1)]);
+    assert_eq!(found(&report), [(FindingKind::WrongSession, 1)]);
     assert!(report.findings[0].text.ends_with("of session x[31m\""), "{:?}", report.findings[0].text);
     records.iter_mut().for_each(|record| record["sessionId"] = json!(odd));
-    let home = Home::new();
+    let home = TranscriptTestHome::new();
     let (path, copy) = (home.0.join("talk.jsonl"), home.0.join("copy.jsonl"));
     fs::write(&path, lines(&records)).unwrap();
-    let made = repair(&path, &copy, &Wish::default()).unwrap();
+    let made = repair(&path, &copy, &RepairOptions::default()).unwrap();
     assert!(fs::read(&copy).unwrap() == lines(&records), "{made:#?}");
     assert_eq!(made.conversation, "");
 }
 
 #[test]
-fn somebody_who_writes_meanwhile_is_a_note() {
-    let home = Home::new();
+fn a_writer_during_the_check_is_a_note() {
+    let home = TranscriptTestHome::new();
     let path = home.0.join("talk.jsonl");
     fs::write(&path, lines(&[prompt(1, 0, "A"), answer(2, 1, "a")])).unwrap();
     let mut is_first = true;
@@ -346,7 +353,7 @@ fn somebody_who_writes_meanwhile_is_a_note() {
         }
     })
     .unwrap();
-    assert_eq!(found(&report), [(What::Growing, 0)]);
+    assert_eq!(found(&report), [(FindingKind::Growing, 0)]);
     assert!(report.is_clean());
 }
 
@@ -359,21 +366,21 @@ fn where_not_all_could_be_compared_nothing_is_said_to_be_missing() {
     let calls =
         record(2, 1, "assistant", json!({"id": "m", "model": "m", "content": many("tool_use", "id")}));
     let results = record(3, 2, "user", json!({"content": many("tool_result", "tool_use_id")}));
-    let report = finds(&[prompt(1, 0, "A"), calls.clone(), results], &[(What::TooManyRecords, 0)]);
+    let report = finds(&[prompt(1, 0, "A"), calls.clone(), results], &[(FindingKind::TooManyRecords, 0)]);
     assert!(report.is_clean());
-    finds(&[prompt(1, 0, "A"), calls], &[(What::TooManyRecords, 0)]);
+    finds(&[prompt(1, 0, "A"), calls], &[(FindingKind::TooManyRecords, 0)]);
 }
 
 #[test]
 fn of_more_findings_than_are_told_there_is_the_number() {
     let orphans: Vec<Value> = (0..1500).map(|number| answer(number + 1, number + 5000, "x")).collect();
     let report = look(&lines(&orphans));
-    let missing = report.findings.iter().filter(|one| one.what == What::MissingParent).count() as u64;
+    let missing = report.findings.iter().filter(|one| one.what == FindingKind::MissingParent).count() as u64;
     assert_eq!((missing, report.faults()), (1000, 1500), "{:#?}", report.findings.last());
 }
 
 #[test]
-fn what_is_not_told_is_counted_as_what_it_is_however_much_it_is() {
+fn findings_beyond_the_limit_are_counted_by_their_weight() {
     let line = |kind: &str, payload: Value| json!({"timestamp": "2026-11-16T09:00:00.000Z", "type": kind, "payload": payload});
     let meta = line("session_meta", json!({"id": SESSION, "cwd": "/x"}));
     let fork = line("session_meta", json!({"id": SESSION, "forked_from_id": SESSION, "cwd": "/x"}));

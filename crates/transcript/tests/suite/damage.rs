@@ -1,22 +1,22 @@
-//! Transcripts that are torn, huge, odd, doubled or not there.
+//! Tests of transcripts that are torn, huge, odd, repeated or missing.
 
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
 
-use berth_transcript::{Asked, Fate, MAX_ANSWER_BYTES, exists, fate};
+use berth_transcript::{GivenPrompt, MAX_ANSWER_BYTES, TurnFate, exists, fate};
 use proptest::prelude::*;
 
-use crate::common::{Home, ID, done, fate_in, real, word};
+use crate::common::{ID, TranscriptTestHome, done, fate_in, real, word};
 
 const KINDS: [&str; 2] = ["claude", "codex"];
 
-fn third() -> Asked<'static> {
-    Asked::new("third words")
+fn third() -> GivenPrompt<'static> {
+    GivenPrompt::new("third words")
 }
 
 #[track_caller]
-fn is(fate: &Fate, variant: &str, why: &str) {
+fn is(fate: &TurnFate, variant: &str, why: &str) {
     let (is, said) = word(fate);
     assert!(is == variant && said.contains(why), "expected {variant} ({why}), got {fate:?}");
 }
@@ -59,7 +59,7 @@ fn an_end_that_is_there_counts_whatever_is_torn_around_it() {
         assert_eq!(fate_in(kind, without_newline, &third()), answer);
         assert_eq!(fate_in(kind, &[&whole[..], b"{\"type\":\"ass"].concat(), &third()), answer);
         assert_eq!(fate_in(kind, &[&whole[..], &[0; 512]].concat(), &third()), answer);
-        // What an agent leaves that was torn and went on: a bad line in the middle.
+        // A torn record of an agent that went on: an invalid line in the middle.
         let mended = [b"{\"type\":\"user\",\"mess\n\xff\xfe\n", &whole[..]].concat();
         assert_eq!(fate_in(kind, &mended, &third()), answer);
         let mended = [b"{\"type\":\"us\n", &before_the_end(kind)[..]].concat();
@@ -68,10 +68,14 @@ fn an_end_that_is_there_counts_whatever_is_torn_around_it() {
 }
 
 #[test]
-fn a_prompt_that_may_be_in_what_cannot_be_read_is_not_said_to_be_missing() {
+fn a_prompt_that_may_be_in_an_unreadable_part_is_not_called_missing() {
     for kind in KINDS {
         let torn = [&real(kind, "finished")[..], b"{\"type\":\"us"].concat();
-        is(&fate_in(kind, &torn, &Asked::new("fourth words")), "cannot tell", "parts of that cannot be read");
+        is(
+            &fate_in(kind, &torn, &GivenPrompt::new("fourth words")),
+            "cannot tell",
+            "parts of the record cannot be read",
+        );
     }
 }
 
@@ -93,10 +97,10 @@ fn records_of_an_unknown_kind_or_shape_are_passed_over() {
 #[test]
 fn no_file_is_proof_only_for_the_first_prompt_of_a_conversation() {
     for kind in KINDS {
-        let home = Home::new();
+        let home = TranscriptTestHome::new();
         is(&home.fate(kind, &third()), "cannot tell", "kept no record");
-        is(&home.fate(kind, &Asked { first: true, ..third() }), "unfinished", "kept no record");
-        let lost = Asked { first: true, same_boot: false, ..third() };
+        is(&home.fate(kind, &GivenPrompt { first: true, ..third() }), "unfinished", "kept no record");
+        let lost = GivenPrompt { first: true, same_boot: false, ..third() };
         is(&home.fate(kind, &lost), "cannot tell", "kept no record");
         assert_eq!(exists(kind, ID, home.env()), Some(false));
     }
@@ -105,7 +109,7 @@ fn no_file_is_proof_only_for_the_first_prompt_of_a_conversation() {
 #[test]
 fn a_conversation_exists_once_something_was_said_in_it() {
     for kind in KINDS {
-        let home = Home::new();
+        let home = TranscriptTestHome::new();
         let path = home.write(kind, b"");
         assert_eq!(exists(kind, ID, home.env()), Some(false));
         fs::write(&path, b"{\"type\":\"queue-operation\",\"operation\":\"enqueue\",\"content\":\"x\"}\n")
@@ -118,8 +122,8 @@ fn a_conversation_exists_once_something_was_said_in_it() {
 }
 
 #[test]
-fn what_is_put_away_can_be_read_and_not_taken_up() {
-    let home = Home::new();
+fn an_archived_conversation_can_be_read_and_not_resumed() {
+    let home = TranscriptTestHome::new();
     let path = home.write("codex", &real("codex", "finished"));
     let away = home.0.join(".codex/archived_sessions");
     fs::create_dir(&away).unwrap();
@@ -127,7 +131,7 @@ fn what_is_put_away_can_be_read_and_not_taken_up() {
     fs::rename(&path, &away).unwrap();
     assert_eq!(home.fate("codex", &third()), done("ECHO: third words"));
     assert_eq!(exists("codex", ID, home.env()), Some(false));
-    // Packed, it can be taken up, and not read by us.
+    // A compressed one can be resumed by its agent, and not read by us.
     fs::rename(&away, path.with_extension("jsonl.zst")).unwrap();
     assert_eq!(exists("codex", ID, home.env()), Some(true));
     is(&home.fate("codex", &third()), "cannot tell", "compressed");
@@ -138,7 +142,7 @@ fn the_agents_environment_says_where_to_look_and_not_ours() {
     for (kind, variable, usual) in
         [("claude", "CLAUDE_CONFIG_DIR", ".claude"), ("codex", "CODEX_HOME", ".codex")]
     {
-        let home = Home::new();
+        let home = TranscriptTestHome::new();
         home.write(kind, &real(kind, "finished"));
         let elsewhere = home.0.join("elsewhere");
         fs::rename(home.0.join(usual), &elsewhere).unwrap();
@@ -154,7 +158,7 @@ fn the_agents_environment_says_where_to_look_and_not_ours() {
 
 #[test]
 fn an_unknown_kind_or_an_id_that_is_none_is_not_looked_for() {
-    let home = Home::new();
+    let home = TranscriptTestHome::new();
     home.write("claude", &real("claude", "finished"));
     is(&fate("opencode", ID, home.env(), &third()), "cannot tell", "opencode");
     assert_eq!(exists("opencode", ID, home.env()), None);
@@ -168,7 +172,7 @@ fn an_unknown_kind_or_an_id_that_is_none_is_not_looked_for() {
 #[test]
 fn links_are_followed_and_two_paths_to_one_file_are_one() {
     for kind in KINDS {
-        let home = Home::new();
+        let home = TranscriptTestHome::new();
         let path = home.write(kind, &real(kind, "finished"));
         let moved = home.0.join("moved");
         fs::rename(&path, &moved).unwrap();
@@ -185,7 +189,7 @@ fn links_are_followed_and_two_paths_to_one_file_are_one() {
 #[test]
 fn two_records_of_one_conversation_are_not_chosen_from() {
     for kind in KINDS {
-        let home = Home::new();
+        let home = TranscriptTestHome::new();
         let path = home.write(kind, &real(kind, "finished"));
         let other = path.parent().unwrap().with_file_name("other");
         fs::create_dir(&other).unwrap();
@@ -195,9 +199,9 @@ fn two_records_of_one_conversation_are_not_chosen_from() {
 }
 
 #[test]
-fn what_is_no_file_is_not_waited_for() {
+fn a_path_that_is_not_a_regular_file_is_refused_without_waiting() {
     for kind in KINDS {
-        let home = Home::new();
+        let home = TranscriptTestHome::new();
         let path = home.write(kind, b"");
         fs::remove_file(&path).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
@@ -215,7 +219,9 @@ fn a_long_answer_is_cut_at_the_end_of_a_character() {
         let long = "é".repeat(MAX_ANSWER_BYTES / 2 + 10);
         let text = String::from_utf8(real(kind, "finished")).unwrap();
         let text = text.replace("ECHO: third words", &format!("x{long}"));
-        let Fate::Done { answer, cut } = fate_in(kind, text.as_bytes(), &third()) else { panic!("not done") };
+        let TurnFate::Done { answer, cut } = fate_in(kind, text.as_bytes(), &third()) else {
+            panic!("not done")
+        };
         assert_eq!((answer.len(), cut), (MAX_ANSWER_BYTES - 1, true));
     }
 }
@@ -223,7 +229,7 @@ fn a_long_answer_is_cut_at_the_end_of_a_character() {
 #[test]
 fn a_transcript_of_100_mb_is_read_in_little_memory() {
     for kind in KINDS {
-        let home = Home::new();
+        let home = TranscriptTestHome::new();
         let path = home.write(kind, b"");
         let mut file = fs::File::create(&path).unwrap();
         let bulk = match kind {
@@ -264,14 +270,14 @@ proptest! {
         let at = (whole.len() as f64 * at) as usize;
         let found = fate_in(kind, &whole[..at], &third());
         match &found {
-            Fate::Done { answer, .. } => prop_assert_eq!(answer, "ECHO: third words"),
-            // Then nothing may be torn.
-            Fate::Unfinished { .. } => {
+            TurnFate::Done { answer, .. } => prop_assert_eq!(answer, "ECHO: third words"),
+            // In this case nothing may be torn.
+            TurnFate::Unfinished { .. } => {
                 let end = &whole[..at];
                 prop_assert!(end.is_empty() || end.ends_with(b"\n") || whole[at] == b'\n', "{:?}", found);
             }
-            Fate::CannotTell { .. } => {}
-            Fate::Failed { .. } | Fate::Rejected { .. } => prop_assert!(false, "{:?}", found),
+            TurnFate::CannotTell { .. } => {}
+            TurnFate::Failed { .. } | TurnFate::Rejected { .. } => prop_assert!(false, "{:?}", found),
         }
     }
 
@@ -286,8 +292,8 @@ proptest! {
         let at = (bytes.len() as f64 * at) as usize;
         let end = (at + damage.len()).min(bytes.len());
         bytes.splice(at..end, damage);
-        let found = fate_in(kind, &bytes, &Asked::new("THINK TOOL echo hi"));
-        prop_assert!(!matches!(found, Fate::Failed { .. } | Fate::Rejected { .. }), "{:?}", found);
+        let found = fate_in(kind, &bytes, &GivenPrompt::new("THINK TOOL echo hi"));
+        prop_assert!(!matches!(found, TurnFate::Failed { .. } | TurnFate::Rejected { .. }), "{:?}", found);
     }
 }
 
@@ -302,7 +308,7 @@ fn a_record_with_more_in_it_than_is_held_cannot_be_told_about() {
             blocks(count)
         )
     };
-    let fate = |count: usize| fate_in("claude", talk(count).as_bytes(), &Asked::new("hello"));
+    let fate = |count: usize| fate_in("claude", talk(count).as_bytes(), &GivenPrompt::new("hello"));
     assert_eq!(word(&fate(3)), ("done", "xxx"));
     assert_eq!(word(&fate(20_000)).0, "cannot tell");
 }

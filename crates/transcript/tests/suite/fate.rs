@@ -1,25 +1,25 @@
-//! What became of turns, by transcripts that real agents wrote: Claude Code 2.1.325 and Codex 0.166.0, against a
-//! model server whose answers are `ECHO: <prompt>`. Shortened to what is looked at and what lies beside it.
+//! Fates of turns in transcripts that real agents wrote: Claude Code 2.1.325 and Codex 0.166.0, against a model server
+//! whose answers are `ECHO: <prompt>`. Shortened to the relevant records and their neighbours.
 
-use berth_transcript::{Asked, Fate};
+use berth_transcript::{GivenPrompt, TurnFate};
 
 use crate::common::{done, fate_in, real, word};
 
-fn claude(name: &str, text: &str) -> Fate {
-    fate_in("claude", &real("claude", name), &Asked::new(text))
+fn claude(name: &str, text: &str) -> TurnFate {
+    fate_in("claude", &real("claude", name), &GivenPrompt::new(text))
 }
 
-fn codex(name: &str, text: &str) -> Fate {
-    fate_in("codex", &real("codex", name), &Asked::new(text))
+fn codex(name: &str, text: &str) -> TurnFate {
+    fate_in("codex", &real("codex", name), &GivenPrompt::new(text))
 }
 
 #[track_caller]
-fn is(fate: &Fate, variant: &str, why: &str) {
+fn is(fate: &TurnFate, variant: &str, why: &str) {
     let (is, said) = word(fate);
     assert!(is == variant && said.contains(why), "expected {variant} ({why}), got {fate:?}");
 }
 
-/// The lines of a transcript, and which is the first that has this in it.
+/// The lines of a transcript, and the index of the first one that contains this text.
 fn line_with<'a>(whole: &'a [u8], what: &str) -> (Vec<&'a [u8]>, usize) {
     let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
     let has = |line: &&[u8]| String::from_utf8_lossy(line).contains(what);
@@ -68,19 +68,19 @@ fn claude_could_not_ask_the_model_in_these() {
 #[test]
 fn a_background_task_that_comes_back_later_is_another_turn() {
     let prompt = r#"CALL Bash {"command":"sleep 1; echo bg","run_in_background":true,"description":"x"}"#;
-    let Fate::Done { answer, .. } = claude("background", prompt) else { panic!("not done") };
+    let TurnFate::Done { answer, .. } = claude("background", prompt) else { panic!("not done") };
     assert!(answer.starts_with("TOOLDONE Command running in background"), "{answer}");
     // Even if the agent is killed in the middle of that.
     let whole = real("claude", "background");
     let (lines, notified) = line_with(&whole, r#""origin":{"kind":"task-notification""#);
     let until = lines[..=notified].concat();
-    assert_eq!(word(&fate_in("claude", &until, &Asked::new(prompt))).0, "done");
+    assert_eq!(word(&fate_in("claude", &until, &GivenPrompt::new(prompt))).0, "done");
 }
 
 #[test]
 fn a_sub_agent_answers_to_its_agent_and_not_to_us() {
     let prompt = r#"CALL Agent {"description":"x","prompt":"inner words","subagent_type":"general-purpose"}"#;
-    let Fate::Done { answer, .. } = claude("sub-agent", prompt) else { panic!("not done") };
+    let TurnFate::Done { answer, .. } = claude("sub-agent", prompt) else { panic!("not done") };
     assert!(answer.starts_with("TOOLDONE Async agent launched"), "{answer}");
     is(&claude("sub-agent", "inner words"), "unfinished", "does not have the prompt");
 }
@@ -88,7 +88,8 @@ fn a_sub_agent_answers_to_its_agent_and_not_to_us() {
 #[test]
 fn words_that_were_taken_into_a_running_turn_share_its_end() {
     assert_eq!(claude("steered", "steered text"), done("TOOLDONE hi"));
-    let by_id = Asked { id: Some("b7964b17-cadc-4ffd-8a49-2e9db11d60fc"), ..Asked::new("steered text") };
+    let by_id =
+        GivenPrompt { id: Some("b7964b17-cadc-4ffd-8a49-2e9db11d60fc"), ..GivenPrompt::new("steered text") };
     assert_eq!(fate_in("claude", &real("claude", "steered"), &by_id), done("TOOLDONE hi"));
     assert_eq!(codex("steered", "HOLD b4"), done("ECHO: steered text"));
     assert_eq!(codex("steered", "steered text"), done("ECHO: steered text"));
@@ -99,7 +100,8 @@ fn words_that_waited_and_were_merged_share_one_answer() {
     let answer = done("ECHO: queued-1\nqueued-2");
     assert_eq!(claude("merged", "queued-1"), answer);
     assert_eq!(claude("merged", "queued-2"), answer);
-    let second = Asked { id: Some("4551a643-a97c-4cb3-9d78-865438b0df9d"), ..Asked::new("queued-2") };
+    let second =
+        GivenPrompt { id: Some("4551a643-a97c-4cb3-9d78-865438b0df9d"), ..GivenPrompt::new("queued-2") };
     assert_eq!(fate_in("claude", &real("claude", "merged"), &second), answer);
     is(&claude("merged", "queued"), "unfinished", "does not have the prompt");
 }
@@ -107,9 +109,9 @@ fn words_that_waited_and_were_merged_share_one_answer() {
 #[test]
 fn a_hook_that_makes_the_agent_go_on_takes_the_end_away() {
     let whole = real("claude", "hook");
-    let Fate::Done { answer, .. } = claude("hook", "stop hook words") else { panic!("not done") };
+    let TurnFate::Done { answer, .. } = claude("hook", "stop hook words") else { panic!("not done") };
     assert!(answer.starts_with("ECHO: Stop hook feedback:"), "{answer}");
-    let asked = Asked::new("stop hook words");
+    let asked = GivenPrompt::new("stop hook words");
     let (lines, said) = line_with(&whole, "Stop hook feedback:");
     assert_eq!(fate_in("claude", &lines[..said].concat(), &asked), done("ECHO: stop hook words"));
     is(&fate_in("claude", &lines[..=said].concat(), &asked), "unfinished", "a hook");
@@ -119,17 +121,19 @@ fn a_hook_that_makes_the_agent_go_on_takes_the_end_away() {
 fn two_writers_of_one_transcript_are_told_apart() {
     // B resumed while A was answering, and was done first; both have their own answer.
     assert_eq!(claude("two-writers", "B words"), done("ECHO: B words"));
-    let Fate::Done { answer, .. } = claude("two-writers", "A words\nSLOW 60") else { panic!("not done") };
+    let TurnFate::Done { answer, .. } = claude("two-writers", "A words\nSLOW 60") else { panic!("not done") };
     assert!(answer.starts_with("tick 1 tick 2"), "{answer}");
 }
 
 #[test]
 fn commands_to_the_agent_itself_are_known_by_their_id() {
-    let mine = Asked { id: Some("370a3414-29ac-4798-b14d-9c7f36cd9472"), ..Asked::new("/mine hello") };
+    let mine =
+        GivenPrompt { id: Some("370a3414-29ac-4798-b14d-9c7f36cd9472"), ..GivenPrompt::new("/mine hello") };
     assert_eq!(fate_in("claude", &real("claude", "commands"), &mine), done("ECHO: Say hello"));
     is(&claude("commands", "/mine hello"), "cannot tell", "command to the agent itself");
     assert_eq!(claude("commands", "/help"), done("/help isn't available in this environment."));
-    let compact = Asked { id: Some("3b3a9653-7f99-4d20-a420-a72874c3d6a5"), ..Asked::new("/compact") };
+    let compact =
+        GivenPrompt { id: Some("3b3a9653-7f99-4d20-a420-a72874c3d6a5"), ..GivenPrompt::new("/compact") };
     assert_eq!(fate_in("claude", &real("claude", "compacted"), &compact), done("Compacted "));
     is(&claude("cleared", "/clear"), "cannot tell", "command to the agent itself");
 }
@@ -174,7 +178,7 @@ fn codex_could_not_ask_the_model_in_these() {
 #[test]
 fn a_prompt_that_is_not_in_the_transcript_was_not_finished() {
     for (kind, name) in [("claude", "finished"), ("codex", "finished")] {
-        let asked = Asked::new("fourth words");
+        let asked = GivenPrompt::new("fourth words");
         is(&fate_in(kind, &real(kind, name), &asked), "unfinished", "does not have the prompt");
     }
 }
@@ -183,19 +187,22 @@ fn a_prompt_that_is_not_in_the_transcript_was_not_finished() {
 fn the_id_of_a_prompt_outdoes_its_words() {
     for (kind, id) in [("claude", "76c7ec83-216b-4ea7-b694-1d6f391e0be2"), ("codex", "turn-2")] {
         let bytes = real(kind, "finished");
-        let ours = Asked { id: Some(id), ..Asked::new("second words") };
+        let ours = GivenPrompt { id: Some(id), ..GivenPrompt::new("second words") };
         assert_eq!(fate_in(kind, &bytes, &ours), done("ECHO: second words"));
-        // The same words again, said by somebody else.
+        // Equal words again, from another writer.
         let text = String::from_utf8(bytes.clone()).unwrap();
         let again = text.replace(id, "another").replace("second words", "third words");
-        let third = Asked { id: Some(id), ..Asked::new("third words") };
+        let third = GivenPrompt { id: Some(id), ..GivenPrompt::new("third words") };
         is(&fate_in(kind, again.as_bytes(), &third), "cannot tell", "not under its id");
-        // The same words later, by somebody else: those are not ours.
+        // Equal words later, from another writer: those are not ours.
         let later = text.replace("\"third words\"", "\"second words\"");
-        assert_eq!(fate_in(kind, later.as_bytes(), &Asked::new("second words")), done("ECHO: third words"));
+        assert_eq!(
+            fate_in(kind, later.as_bytes(), &GivenPrompt::new("second words")),
+            done("ECHO: third words")
+        );
         assert_eq!(fate_in(kind, later.as_bytes(), &ours), done("ECHO: second words"));
         // Our id, and other words: it was given by another session.
-        let other = Asked { id: Some(id), ..Asked::new("other words") };
+        let other = GivenPrompt { id: Some(id), ..GivenPrompt::new("other words") };
         is(&fate_in(kind, &bytes, &other), "unfinished", "does not have the prompt");
     }
 }
@@ -206,11 +213,11 @@ fn the_same_words_from_before_are_not_taken_for_the_prompt() {
         let bytes = real(kind, "finished");
         // The files were written on 2026-11-16 before 09:10.
         let later = Some(1_794_819_455_614 + 3_600_000);
-        let words = Asked { given_at_ms: later, ..Asked::new("third words") };
+        let words = GivenPrompt { given_at_ms: later, ..GivenPrompt::new("third words") };
         is(&fate_in(kind, &bytes, &words), "cannot tell", "from before it was given");
-        let with_id = Asked { id: Some("ours"), ..words };
+        let with_id = GivenPrompt { id: Some("ours"), ..words };
         is(&fate_in(kind, &bytes, &with_id), "unfinished", "does not have the prompt");
-        let then = Asked { given_at_ms: Some(1_794_819_000_000), ..Asked::new("third words") };
+        let then = GivenPrompt { given_at_ms: Some(1_794_819_000_000), ..GivenPrompt::new("third words") };
         assert_eq!(fate_in(kind, &bytes, &then), done("ECHO: third words"));
     }
 }
@@ -218,14 +225,14 @@ fn the_same_words_from_before_are_not_taken_for_the_prompt() {
 #[test]
 fn after_a_power_cut_only_an_end_that_is_there_counts() {
     for (kind, prompt) in [("claude", "HOLD a1"), ("codex", "HOLD b1")] {
-        let lost = Asked { same_boot: false, ..Asked::new(prompt) };
+        let lost = GivenPrompt { same_boot: false, ..GivenPrompt::new(prompt) };
         is(&fate_in(kind, &real(kind, "killed-in-text"), &lost), "cannot tell", "with the machine");
-        let missing = Asked { same_boot: false, ..Asked::new("fourth words") };
+        let missing = GivenPrompt { same_boot: false, ..GivenPrompt::new("fourth words") };
         is(&fate_in(kind, &real(kind, "finished"), &missing), "cannot tell", "with the machine");
-        let there = Asked { same_boot: false, ..Asked::new("third words") };
+        let there = GivenPrompt { same_boot: false, ..GivenPrompt::new("third words") };
         assert_eq!(fate_in(kind, &real(kind, "finished"), &there), done("ECHO: third words"));
     }
-    let interrupted = Asked { same_boot: false, ..Asked::new("HOLD a2") };
+    let interrupted = GivenPrompt { same_boot: false, ..GivenPrompt::new("HOLD a2") };
     is(&fate_in("claude", &real("claude", "interrupted-in-text"), &interrupted), "unfinished", "interrupted");
 }
 
@@ -234,7 +241,7 @@ fn an_answer_that_ended_early_may_have_gone_on() {
     let text = String::from_utf8(real("claude", "finished")).unwrap();
     let with =
         |reason: &str| text.replace("\"stop_reason\":\"end_turn\"", &format!("\"stop_reason\":{reason}"));
-    let fate = |reason: &str| fate_in("claude", with(reason).as_bytes(), &Asked::new("third words"));
+    let fate = |reason: &str| fate_in("claude", with(reason).as_bytes(), &GivenPrompt::new("third words"));
     assert_eq!(fate("\"end_turn\""), done("ECHO: third words"));
     assert_eq!(fate("\"stop_sequence\""), done("ECHO: third words"));
     is(&fate("\"max_tokens\""), "cannot tell", "max_tokens");
@@ -256,16 +263,20 @@ fn a_turn_at_the_end_of_a_large_transcript_is_found_and_one_far_before_it_cannot
     for kind in ["claude", "codex"] {
         let turn = real(kind, "finished");
         let at_the_end = [padding(), turn.clone()].concat();
-        assert_eq!(fate_in(kind, &at_the_end, &Asked::new(prompt)), done("ECHO: first words"), "{kind}");
+        assert_eq!(
+            fate_in(kind, &at_the_end, &GivenPrompt::new(prompt)),
+            done("ECHO: first words"),
+            "{kind}"
+        );
         let far_before = [turn, padding()].concat();
-        is(&fate_in(kind, &far_before, &Asked::new(prompt)), "cannot tell", "64 MiB");
+        is(&fate_in(kind, &far_before, &GivenPrompt::new(prompt)), "cannot tell", "64 MiB");
     }
 }
 
 #[test]
 fn a_transcript_that_was_made_huge_cannot_be_told() {
-    let home = crate::common::Home::new();
+    let home = crate::common::TranscriptTestHome::new();
     let path = home.write("claude", &real("claude", "finished"));
     std::fs::File::options().write(true).open(path).unwrap().set_len(20 << 30).unwrap();
-    is(&home.fate("claude", &Asked::new("first words")), "cannot tell", "");
+    is(&home.fate("claude", &GivenPrompt::new("first words")), "cannot tell", "");
 }

@@ -1,18 +1,18 @@
-//! However large a transcript is, little of it is in memory.
+//! Tests of memory use: it stays small, however large a transcript is.
 
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use berth_transcript::check::{What, check};
-use berth_transcript::repair::{Wish, repair};
+use berth_transcript::check::{FindingKind, check};
+use berth_transcript::repair::{RepairOptions, repair};
 use berth_transcript::tree::tree;
 use serde_json::json;
 
-use crate::common::Home;
+use crate::common::TranscriptTestHome;
 use crate::common::talk::{SESSION, answer, call, id, lines, prompt};
 
-/// The most memory this process ever had.
+/// Peak memory of this process.
 fn peak_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -21,7 +21,7 @@ fn peak_kib() -> u64 {
 
 #[test]
 fn a_line_of_200_mb_and_many_records_take_little_memory() {
-    let home = Home::new();
+    let home = TranscriptTestHome::new();
     let path = home.0.join("talk.jsonl");
     let mut file = std::io::BufWriter::new(fs::File::create(&path).unwrap());
     file.write_all(&lines(&[prompt(1, 0, "A")])).unwrap();
@@ -51,7 +51,7 @@ fn a_line_of_200_mb_and_many_records_take_little_memory() {
 
 #[test]
 fn large_records_that_are_looked_up_take_little_memory() {
-    let home = Home::new();
+    let home = TranscriptTestHome::new();
     let path = home.0.join("talk.jsonl");
     let mut file = std::io::BufWriter::new(fs::File::create(&path).unwrap());
     file.write_all(&lines(&[prompt(1, 0, "A")])).unwrap();
@@ -87,7 +87,7 @@ fn long_line(path: &Path, begin: &str, piece: &str, bytes: usize, end: &str) {
 
 #[test]
 fn one_record_that_repeats_itself_takes_little_memory() {
-    let home = Home::new();
+    let home = TranscriptTestHome::new();
     let path = home.0.join("talk.jsonl");
     let session = format!("\"sessionId\":\"{SESSION}\",");
     let ids = format!("\"uuid\":\"{}\",\"parentUuid\":\"{}\",\"type\":\"assistant\"", id(2), id(1));
@@ -104,7 +104,7 @@ fn one_record_that_repeats_itself_takes_little_memory() {
 
 #[test]
 fn a_file_of_2_gb_takes_little_memory() {
-    let home = Home::new();
+    let home = TranscriptTestHome::new();
     let path = home.0.join("talk.jsonl");
     fs::write(&path, [&lines(&[prompt(1, 0, "A"), answer(2, 1, "a")])[..], b"{\"x\":\""].concat()).unwrap();
     // A hole: zeroes that take no room.
@@ -115,14 +115,14 @@ fn a_file_of_2_gb_takes_little_memory() {
     let grew = peak_kib() - before;
     assert_eq!(
         (report.findings[0].what, report.findings[0].line, report.bytes),
-        (What::TornLine, 3, (2 << 30) + 1)
+        (FindingKind::TornLine, 3, (2 << 30) + 1)
     );
     assert!(grew < 16 << 10, "it took {grew} KiB");
 }
 
 #[test]
 fn a_long_line_is_copied_and_drawn_in_little_memory() {
-    let home = Home::new();
+    let home = TranscriptTestHome::new();
     let (path, copy) = (home.0.join("talk.jsonl"), home.0.join("copy.jsonl"));
     let long = answer(2, 1, "@@").to_string();
     let (begin, end) = long.split_once("@@").unwrap();
@@ -130,7 +130,7 @@ fn a_long_line_is_copied_and_drawn_in_little_memory() {
     let more = lines(&[prompt(4, 3, "B")]);
     fs::File::options().append(true).open(&path).unwrap().write_all(&more).unwrap();
     let before = peak_kib();
-    let made = repair(&path, &copy, &Wish::default()).unwrap();
+    let made = repair(&path, &copy, &RepairOptions::default()).unwrap();
     assert_eq!((made.changes.len(), made.left.len()), (1, 0), "{made:#?}");
     let drawn = tree(&copy, &mut |_| {}).unwrap();
     let grew = peak_kib() - before;

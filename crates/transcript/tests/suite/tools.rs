@@ -1,16 +1,16 @@
-//! Calls of tools and their results: which belong to each other.
+//! Tests of tool calls and their results: which belong together.
 
-use berth_transcript::check::{What, check};
+use berth_transcript::check::{FindingKind, check};
 use serde_json::{Value, json};
 
-use crate::common::copies::{Place, mends};
+use crate::common::copies::{RepairFixture, mends};
 use crate::common::talk::{SESSION, answer, call, interrupted, lines, prompt, result};
 
 #[track_caller]
-fn finds(records: &[Value], expected: &[(What, u64)]) {
-    let place = Place::new(&lines(records));
+fn finds(records: &[Value], expected: &[(FindingKind, u64)]) {
+    let place = RepairFixture::new(&lines(records));
     let report = check(&place.original, &mut |_| {}).unwrap();
-    let found: Vec<(What, u64)> = report.findings.iter().map(|one| (one.what, one.line)).collect();
+    let found: Vec<(FindingKind, u64)> = report.findings.iter().map(|one| (one.what, one.line)).collect();
     assert_eq!(found, expected, "{report:#?}");
 }
 
@@ -51,7 +51,7 @@ fn only_the_call_that_broke_off_gets_a_result_whatever_else_had_its_id() {
         prompt(5, 4, "B"),
         call(6, 5, "call_0", "m2"),
     ];
-    finds(&records, &[(What::CallWithoutResult, 2), (What::CallWithoutResult, 6)]);
+    finds(&records, &[(FindingKind::CallWithoutResult, 2), (FindingKind::CallWithoutResult, 6)]);
     let (_, place) = mends(&records, &["A", "Bash", "one", "a", "B", "Bash", INTERRUPTED]);
     let copy = std::fs::read_to_string(&place.copy).unwrap();
     let made_up: Vec<(usize, usize)> = (1..)
@@ -63,7 +63,7 @@ fn only_the_call_that_broke_off_gets_a_result_whatever_else_had_its_id() {
 }
 
 #[test]
-fn a_result_that_another_writer_made_up_is_found_where_the_id_was_used_before() {
+fn a_result_that_another_writer_made_up_is_found_if_the_id_was_used_before() {
     let records = [
         prompt(1, 0, "A"),
         call(2, 1, "call_0", "m"),
@@ -73,6 +73,6 @@ fn a_result_that_another_writer_made_up_is_found_where_the_id_was_used_before() 
         result(6, 4, "call_0", "two"),
         answer(7, 6, "a"),
     ];
-    finds(&records, &[(What::SecondResult, 6)]);
+    finds(&records, &[(FindingKind::SecondResult, 6)]);
     mends(&records, &["A", "Bash", "one", "Bash", "two", "a"]);
 }

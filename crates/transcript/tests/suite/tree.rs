@@ -1,28 +1,28 @@
-//! The turns of a conversation, and which of them a resume has.
+//! Tests of the turns of a conversation, and of the ones that a resume has.
 
 use std::fs;
 
-use berth_transcript::tree::{Begins, Tree, tree};
+use berth_transcript::tree::{ConversationTree, TurnOpening, tree};
 
 use crate::common::talk::{answer, lines, prompt};
-use crate::common::{Home, real};
+use crate::common::{TranscriptTestHome, real};
 
-fn read(bytes: &[u8]) -> Tree {
-    let home = Home::new();
+fn read(bytes: &[u8]) -> ConversationTree {
+    let home = TranscriptTestHome::new();
     let path = home.0.join("talk.jsonl");
     fs::write(&path, bytes).unwrap();
     tree(&path, &mut |_| {}).unwrap()
 }
 
-/// A line for each turn: where it is, what it follows, what it begins with, whether a resume has it and goes on there.
-fn drawn(tree: &Tree) -> Vec<String> {
-    let line = |turn: &berth_transcript::tree::Turn| {
+/// A line for each turn: its line, the turn before, its first record, and whether a resume has it and goes on there.
+fn drawn(tree: &ConversationTree) -> Vec<String> {
+    let line = |turn: &berth_transcript::tree::TreeTurn| {
         let follows = turn.follows.map_or("-".to_owned(), |at| tree.turns[at].line.to_string());
         let begins = match turn.begins {
-            Begins::Prompt => "",
-            Begins::Answer => "answer: ",
-            Begins::Compaction => "compaction: ",
-            Begins::Other => "other: ",
+            TurnOpening::Prompt => "",
+            TurnOpening::Answer => "answer: ",
+            TurnOpening::Compaction => "compaction: ",
+            TurnOpening::Other => "other: ",
         };
         let words: Vec<&str> = turn.said.split(' ').take(3).collect();
         let (had, end) = (if turn.resumed { "●" } else { "○" }, if turn.is_end { " ◀" } else { "" });
@@ -32,7 +32,7 @@ fn drawn(tree: &Tree) -> Vec<String> {
 }
 
 #[test]
-fn what_two_wrote_at_once_is_beside_what_a_resume_has() {
+fn a_simultaneous_writers_turn_is_beside_the_path_of_a_resume() {
     let tree = read(&real("claude", "two-writers"));
     assert_eq!((tree.agent, tree.more_turns), ("claude", 0));
     assert_eq!(
@@ -50,14 +50,14 @@ fn what_two_wrote_at_once_is_beside_what_a_resume_has() {
 fn a_thread_of_codex_is_one_line() {
     let tree = read(&real("codex", "steered"));
     assert_eq!(tree.agent, "codex");
-    assert!(tree.turns.iter().all(|turn| turn.resumed && turn.begins == Begins::Prompt), "{tree:#?}");
+    assert!(tree.turns.iter().all(|turn| turn.resumed && turn.begins == TurnOpening::Prompt), "{tree:#?}");
     assert!(tree.turns.len() > 1 && tree.turns.last().unwrap().is_end, "{tree:#?}");
     let follows: Vec<_> = tree.turns.iter().map(|turn| turn.follows).collect();
     assert_eq!(follows, (0..tree.turns.len()).map(|at| at.checked_sub(1)).collect::<Vec<_>>());
 }
 
 #[test]
-fn what_somebody_went_back_from_is_left() {
+fn a_branch_from_which_a_user_went_back_is_not_on_the_path() {
     let tree = read(&lines(&[
         prompt(1, 0, "A"),
         answer(2, 1, "a"),

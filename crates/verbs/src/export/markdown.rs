@@ -1,43 +1,47 @@
-//! A session as a text people read: who asked what, what the agent did, what it answered.
+//! Transcript of a session as Markdown for people: prompts, actions of the agent, answers.
 //!
-//! Promise: a turn that is not done says so, and what nobody knows is called unknown; what was said cannot break out of
-//! the place it is quoted in.
+//! Promise: a turn that is not done says so, and an unknown outcome is called unknown; quoted text cannot break out of
+//! its quotation.
 //! Start with [`write()`].
 
 use std::path::Path;
 
-use berth_api::record::Interface;
+use berth_api::record::AgentInterface;
 use berth_api::turn::TurnView;
 use berth_api::{Problem, Timestamp, TurnState};
-use berth_screen::{Scroll, Size};
+use berth_screen::{ScreenSize, ScrolledText};
 
-use super::{Exported, Own, Write};
-use crate::foreign::said::{self, Said};
-use crate::progress::Progress;
-use crate::transcript::{Extent, Item, Tool, items, unreadable};
-use crate::words;
+use super::{ExportRecords, ExportWriter, SessionExport};
+use crate::foreign::conversation_text::{self, ConversationText};
+use crate::format;
+use crate::progress::ProgressSink;
+use crate::transcript::{TranscriptExtent, TranscriptItem, TranscriptToolUse, items, unreadable};
 
 const READ_BYTES: usize = 64 * 1024;
-/// How much of a command a summary shows.
+/// Limit for the part of a command that a summary shows.
 const SUMMARY_CHARS: usize = 100;
 
 /// Writes the transcript.
-pub fn write(session: &Exported, progress: &dyn Progress, target: &mut Write<'_>) -> Result<(), Problem> {
+pub fn write(
+    session: &SessionExport,
+    progress: &dyn ProgressSink,
+    target: &mut ExportWriter<'_>,
+) -> Result<(), Problem> {
     target(head(session).as_bytes())?;
     let end = session.output.end().unwrap_or(0).min(session.until);
     progress.begin(end.saturating_sub(session.from));
     match &session.own {
-        Own::Nothing => {}
-        Own::Before(record) => {
+        ExportRecords::Nothing => {}
+        ExportRecords::Before(record) => {
             let said = record.read()?;
             if !said.exchanges.is_empty() {
-                target(format!("\n## Before it came here\n\n{}", source(&record.path)).as_bytes())?;
+                target(format!("\n## Before berth adopted it\n\n{}", source(&record.path)).as_bytes())?;
                 recorded(&said, target)?;
             }
         }
-        Own::Terminal { files, is_all } => {
+        ExportRecords::Terminal { files, is_all } => {
             for path in files {
-                let said = said::read(path)?;
+                let said = conversation_text::read(path)?;
                 target(format!("\n## Conversation\n\n{}", source(path)).as_bytes())?;
                 recorded(&said, target)?;
             }
@@ -49,20 +53,19 @@ pub fn write(session: &Exported, progress: &dyn Progress, target: &mut Write<'_>
     if !session.takes_turns() {
         return terminal(session, end, progress, target);
     }
-    for (number, turn) in session.turns.iter().enumerate() {
+    for turn in &session.turns {
         let calls = match turn.output_from {
-            // What a terminal showed is no record of what was done.
-            Some(_) if turn.interface == Some(Interface::Terminal) => Vec::new(),
+            // The terminal's output is no record of the agent's actions.
+            Some(_) if turn.interface == Some(AgentInterface::Terminal) => Vec::new(),
             Some(from) => {
-                let next = session.turns[number + 1..].iter().find_map(|next| next.output_from);
-                let until = next.unwrap_or(end).min(end);
-                tools(items(&session.output, from, until, Extent::Whole, progress)?.items)
+                let until = session.turn_outputs.end(turn.number).map_or(end, |until| until.min(end));
+                tools(items(&session.output, from, until, TranscriptExtent::Whole, progress)?.items)
             }
             None => Vec::new(),
         };
         target(one(session, turn, &calls).as_bytes())?;
     }
-    if session.turns.is_empty() && !matches!(session.own, Own::Before(_)) {
+    if session.turns.is_empty() && !matches!(session.own, ExportRecords::Before(_)) {
         target(b"\nNothing was said yet.\n")?;
     }
     if let Some(damage) = &session.damage {
@@ -71,13 +74,13 @@ pub fn write(session: &Exported, progress: &dyn Progress, target: &mut Write<'_>
     Ok(())
 }
 
-/// Where what follows is from.
+/// The source of the dialogue that follows.
 fn source(path: &Path) -> String {
-    format!("_From the agent's own record, {}._\n", code(&path.display().to_string()))
+    format!("_From the agent's transcript, {}._\n", code(&path.display().to_string()))
 }
 
-/// What an agent's own record has.
-fn recorded(said: &Said, target: &mut Write<'_>) -> Result<(), Problem> {
+/// The dialogue from an agent's transcript.
+fn recorded(said: &ConversationText, target: &mut ExportWriter<'_>) -> Result<(), Problem> {
     for (number, one) in said.exchanges.iter().enumerate() {
         target(format!("\n#{}", exchange(number + 1, one).trim_end()).as_bytes())?;
         target(b"\n")?;
@@ -88,27 +91,27 @@ fn recorded(said: &Said, target: &mut Write<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The tools that were used.
-fn tools(items: Vec<Item>) -> Vec<Tool> {
+/// The tools that the agent used.
+fn tools(items: Vec<TranscriptItem>) -> Vec<TranscriptToolUse> {
     let tool = |item| match item {
-        Item::Tool(tool) => Some(*tool),
-        Item::Text { .. } | Item::Thought { .. } => None,
+        TranscriptItem::Tool(tool) => Some(*tool),
+        TranscriptItem::Text { .. } | TranscriptItem::Thought { .. } => None,
     };
     items.into_iter().filter_map(tool).collect()
 }
 
-fn head(session: &Exported) -> String {
+fn head(session: &SessionExport) -> String {
     let status = &session.status;
     let agent = status.what.agent.clone().unwrap_or_else(|| status.what.driver.clone());
     let mut rows = vec![
-        ("Agent", format!("{agent}: {}", code(&words::command_line(&status.what.command, 200)))),
+        ("Agent", format!("{agent}: {}", code(&format::command_line(&status.what.command, 200)))),
         ("Directory", code(&status.what.cwd)),
         ("Created", status.created_at.to_string()),
         ("State", status.state.to_string()),
         ("Session", code(session.id.as_str())),
     ];
     rows.extend(status.conversation_id.as_ref().map(|id| ("Conversation", code(id))));
-    rows.extend(words::ending(status).map(|how| ("Last run", line(&how))));
+    rows.extend(format::exit_summary(status).map(|how| ("Last run", line(&how))));
     if !status.tags.is_empty() {
         rows.push(("Tags", line(&status.tags.join(", "))));
     }
@@ -117,10 +120,10 @@ fn head(session: &Exported) -> String {
     format!("# {}\n\n{rows}", line(status.handle()))
 }
 
-fn one(session: &Exported, turn: &TurnView, calls: &[Tool]) -> String {
+fn one(session: &SessionExport, turn: &TurnView, calls: &[TranscriptToolUse]) -> String {
     let mut facts = vec![turn.accepted_at.to_string(), format!("from {}", line(&turn.by.place))];
     let took = turn.delivered_at.zip(turn.ended_at);
-    facts.extend(took.map(|(from, to)| format!("took {}", words::age(to.0.saturating_sub(from.0)))));
+    facts.extend(took.map(|(from, to)| format!("took {}", format::age(to.0.saturating_sub(from.0)))));
     let tokens = turn.input_tokens.zip(turn.output_tokens);
     facts.extend(tokens.map(|(input, output)| format!("{input} tokens in, {output} out")));
     let number = format!("{}.{}", line(session.status.handle()), turn.number);
@@ -144,23 +147,25 @@ fn one(session: &Exported, turn: &TurnView, calls: &[Tool]) -> String {
     text
 }
 
-/// What was said in a conversation that was had without us, and what came of it.
-pub fn exchange(number: usize, one: &crate::foreign::said::Exchange) -> String {
+/// One prompt of a conversation without berth, and the agent's actions and answer.
+pub fn exchange(number: usize, one: &crate::foreign::conversation_text::ConversationExchange) -> String {
     let at = one.at.map(|at| format!(": {at}")).unwrap_or_default();
     let mut text = format!("## {number}{at}\n\n");
     text.extend(one.prompt.as_ref().map(|prompt| quoted(prompt)));
     for item in &one.items {
         match item {
-            Item::Text { text: said, .. } => text.push_str(&format!("\n{}\n", plain(said.trim_end()))),
-            Item::Thought { .. } => {}
-            Item::Tool(tool) => text.push_str(&details(tool)),
+            TranscriptItem::Text { text: said, .. } => {
+                text.push_str(&format!("\n{}\n", plain(said.trim_end())))
+            }
+            TranscriptItem::Thought { .. } => {}
+            TranscriptItem::Tool(tool) => text.push_str(&details(tool)),
         }
     }
     text.push('\n');
     text
 }
 
-/// What a reader has to know about a turn that is not simply done.
+/// The note on a turn that is not simply done.
 fn ending(turn: &TurnView) -> Option<String> {
     let why = turn.reason.as_deref().map(|why| format!(": {}", line(why))).unwrap_or_default();
     match turn.state {
@@ -185,13 +190,13 @@ fn ending(turn: &TurnView) -> Option<String> {
     }
 }
 
-fn details(call: &Tool) -> String {
+fn details(call: &TranscriptToolUse) -> String {
     let name = if call.name.is_empty() { "a tool" } else { &call.name };
     let failed = if call.is_error { " (failed)" } else { "" };
-    // Some agents call a tool by what it is given.
+    // Some agents name a tool by its arguments.
     let is_named_so = call.given.is_empty() || call.given.starts_with(name);
     let summary = if is_named_so { name.to_owned() } else { format!("{name}: {}", call.given) };
-    let summary = html(&words::excerpt(&summary, SUMMARY_CHARS)) + failed;
+    let summary = html(&format::excerpt(&summary, SUMMARY_CHARS)) + failed;
     let output = match &call.output {
         Some(output) => fenced(output),
         None => "_No result was told._\n".to_owned(),
@@ -200,17 +205,17 @@ fn details(call: &Tool) -> String {
     format!("\n<details><summary>{summary}</summary>\n\n{input}{output}\n</details>\n")
 }
 
-/// What a terminal showed, as text: what scrolled away, and what is on the screen at the end.
+/// The output of a terminal as text: the lines that scrolled away, and the screen at the end.
 fn terminal(
-    session: &Exported,
+    session: &SessionExport,
     end: u64,
-    progress: &dyn Progress,
-    target: &mut Write<'_>,
+    progress: &dyn ProgressSink,
+    target: &mut ExportWriter<'_>,
 ) -> Result<(), Problem> {
     target(b"\n## Output\n\n")?;
     let (mut offset, mut buffer) = (session.from, vec![0; READ_BYTES]);
-    // The size that it had last: what was written at another one is wrapped as if it had been this one.
-    let mut scroll = Scroll::new(Size { rows: session.status.rows, cols: session.status.cols });
+    // The last size of the terminal: output at another size is wrapped as if it had been this one.
+    let mut scroll = ScrolledText::new(ScreenSize { rows: session.status.rows, cols: session.status.cols });
     while offset < end {
         let (count, at) = session
             .output
@@ -229,19 +234,19 @@ fn terminal(
     target(indented(&scroll.end()).as_bytes())
 }
 
-/// A block that nothing in it can end.
+/// An indented block: no text can end it.
 fn indented(lines: &str) -> String {
     let line = |line: &str| match line.is_empty() {
         true => "\n".to_owned(),
-        false => format!("    {}\n", words::visible(line)),
+        false => format!("    {}\n", format::visible(line)),
     };
     lines.lines().map(line).collect()
 }
 
-/// Text that is Markdown already, as agents write it, without what a terminal would obey. A block that it leaves open,
-/// because it was cut or broken off, is closed: the turns behind it are no part of it.
+/// Text that is Markdown already, as agents write it, without terminal controls. A block that it leaves open, because
+/// it was cut or broken off, is closed: the turns after it are not part of it.
 fn plain(text: &str) -> String {
-    let mut text = words::visible(text);
+    let mut text = format::visible(text);
     let mut open: Option<String> = None;
     for line in text.lines() {
         let line = line.trim_start_matches(' ');
@@ -258,20 +263,20 @@ fn plain(text: &str) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    words::visible(text.trim_end())
+    format::visible(text.trim_end())
         .lines()
         .map(|line| format!("> {line}").trim_end().to_owned() + "\n")
         .collect()
 }
 
-/// A block that what is in it cannot end.
+/// A fenced block with a fence longer than any in the text, so that the text cannot end it.
 fn fenced(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
-    format!("{fence}\n{}\n{fence}\n", words::visible(text.trim_end()))
+    format!("{fence}\n{}\n{fence}\n", format::visible(text.trim_end()))
 }
 
-/// A few words that are to be read as they are.
+/// A few words as inline code, so that Markdown shows them unchanged.
 fn code(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
@@ -279,13 +284,13 @@ fn code(text: &str) -> String {
     format!("{fence}{space}{}{space}{fence}", line(text))
 }
 
-/// On one line.
+/// The text on one line.
 fn line(text: &str) -> String {
-    words::visible(text).split_whitespace().collect::<Vec<_>>().join(" ")
+    format::visible(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn html(text: &str) -> String {
-    words::visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    format::visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -302,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_cannot_end_its_place() {
+    fn quoted_text_cannot_end_its_block() {
         assert_eq!(fenced("a ```` b"), "`````\na ```` b\n`````\n");
         assert_eq!(code("a`b"), "``a`b``");
         assert_eq!(quoted("one\n\n# two\n"), "> one\n>\n> # two\n");

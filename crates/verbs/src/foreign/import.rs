@@ -1,87 +1,86 @@
-//! Past conversations as sessions: searchable, resumable, and nothing started.
+//! Import of past conversations as sessions: searchable and resumable, without starting anything.
 //!
-//! Promise: a conversation becomes one session, however often it is imported; its times are those of the agent's own
-//! record; what cannot be imported keeps no other one from it. Nothing is put away by a policy just because it is old:
-//! whoever brings it here wants it here.
+//! Promise: a conversation becomes one session, however often it is imported; the session's times are those of the
+//! agent's transcript; a conversation that cannot be imported does not stop the others. No policy archives an imported
+//! session just because it is old: the user wants it here.
 //! Start with [`import`].
 
 use std::path::{Path, PathBuf};
 
-use berth_api::{Code, Problem, Timestamp};
-use berth_core::{Deed, Grant, Name};
-use berth_keeper::import::{self as keeper, ImportLock, Past};
-use berth_store::conversations;
-use berth_store::names::Naming;
-use berth_transcript::Kind;
+use berth_api::{Problem, ProblemCode, Timestamp};
+use berth_core::{CallerAction, Grant, SafeName};
+use berth_keeper::import::{self as keeper, ImportLock, ImportSource};
+use berth_store::conversation_locks;
+use berth_store::names::RequestedName;
+use berth_transcript::TranscriptKind;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Conversation, Ours, place_variables, who};
-use crate::ctx::Ctx;
-use crate::progress::Progress;
+use super::{AgentConversation, ConversationSession, describe_holder, place_variables};
+use crate::context::VerbContext;
+use crate::progress::ProgressSink;
 use crate::{auto_name, history, run};
 
-/// What became of one.
+/// Result for one conversation.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
-pub struct Imported {
-    /// The agent's own id of the conversation.
+pub struct ImportedConversation {
+    /// Id that the agent gave the conversation.
     #[serde(rename = "conversation_id")]
     pub conversation: String,
-    /// Which agent writes it.
+    /// Agent that writes the conversation: `claude` or `codex`.
     pub agent: String,
-    /// What happened.
-    pub outcome: Outcome,
-    /// The session that has it.
+    /// Outcome of the import.
+    pub outcome: ImportOutcome,
+    /// Id of the session that has the conversation.
     pub session: Option<String>,
-    /// What people call that, or would.
+    /// Name of that session; in a dry run the name that it would get.
     pub name: Option<String>,
-    /// Where it was had.
+    /// Directory of the conversation.
     pub cwd: Option<PathBuf>,
-    /// When something was last said in it.
+    /// Time of the last record of the conversation.
     pub last_activity_at: Timestamp,
-    /// Why not, if not.
+    /// Reason of a refusal.
     pub why: Option<String>,
 }
 
-/// What became of one.
+/// Outcome of the import of one conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "ImportOutcome")]
-pub enum Outcome {
-    /// It is a session now.
+pub enum ImportOutcome {
+    /// The conversation is a session now.
     Imported,
-    /// It would be, were this not a dry run.
+    /// The conversation would be imported without `--dry-run`.
     Would,
-    /// A session has it already.
+    /// A session has the conversation already.
     Already,
-    /// It was left as it is.
+    /// The import was refused; `why` has the reason.
     Refused,
 }
 
-/// What is wanted.
+/// Choices of a caller that imports a conversation.
 #[derive(Clone, Debug, Default)]
-pub struct Order {
-    /// What people will call it; only for one.
+pub struct ImportOptions {
+    /// Name for the session; only valid for one conversation.
     pub name: Option<String>,
-    /// Only say what would be done.
+    /// Only report the outcomes, and change nothing.
     pub dry_run: bool,
 }
 
-/// Imports these, one after the other.
+/// Imports these conversations, one after the other.
 pub fn import(
-    ctx: &Ctx,
-    conversations: &[Conversation],
-    order: &Order,
-    progress: &dyn Progress,
-) -> Result<Vec<Imported>, Problem> {
-    // The same as a start without a grant: it can be run later, and nothing is ended for it.
-    ctx.may_at_all(Deed::Start { grant: Grant::Nothing, takes: false }, "a session")?;
-    let wanted = order.name.as_deref().map(Name::parse).transpose();
-    let wanted = wanted.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
+    ctx: &VerbContext,
+    conversations: &[AgentConversation],
+    order: &ImportOptions,
+    progress: &dyn ProgressSink,
+) -> Result<Vec<ImportedConversation>, Problem> {
+    // Needs the rights of a start without a grant: the session can be run later, and no process is ended for it.
+    ctx.may_at_all(CallerAction::Start { grant: Grant::Nothing, takes: false }, "a session")?;
+    let wanted = order.name.as_deref().map(SafeName::parse).transpose();
+    let wanted = wanted.map_err(|bad| Problem::new(ProblemCode::Usage, bad.to_string()))?;
     if wanted.is_some() && conversations.len() != 1 {
-        return Err(
-            Problem::new(Code::Usage, "a name is for one conversation").hint("import one, or leave it out")
-        );
+        return Err(Problem::new(ProblemCode::Usage, "a name is only valid for one conversation")
+            .hint("import one, or leave it out"));
     }
     progress.begin(conversations.len() as u64);
     let mut done = Vec::new();
@@ -95,8 +94,13 @@ pub fn import(
     Ok(done)
 }
 
-fn one(ctx: &Ctx, conversation: &Conversation, wanted: Option<&Name>, dry_run: bool) -> Imported {
-    let told = |outcome, session: Option<Ours>, why: Option<String>| Imported {
+fn one(
+    ctx: &VerbContext,
+    conversation: &AgentConversation,
+    wanted: Option<&SafeName>,
+    dry_run: bool,
+) -> ImportedConversation {
+    let told = |outcome, session: Option<ConversationSession>, why: Option<String>| ImportedConversation {
         conversation: conversation.id.clone(),
         agent: conversation.agent.clone(),
         outcome,
@@ -107,85 +111,90 @@ fn one(ctx: &Ctx, conversation: &Conversation, wanted: Option<&Name>, dry_run: b
         why,
     };
     if let Some(session) = &conversation.session {
-        return told(Outcome::Already, Some(session.clone()), None);
+        return told(ImportOutcome::Already, Some(session.clone()), None);
     }
     if let Some(why) = unfit(conversation) {
-        return told(Outcome::Refused, None, Some(why));
+        return told(ImportOutcome::Refused, None, Some(why));
     }
     if let Some(Err(problem)) = conversation.cwd.as_deref().map(|cwd| ctx.may_start_in(cwd)) {
-        return told(Outcome::Refused, None, Some(problem.what));
+        return told(ImportOutcome::Refused, None, Some(problem.what));
     }
     if dry_run {
         let name = Some(wanted.cloned().unwrap_or_else(|| stem(conversation)).to_string());
-        return Imported { name, ..told(Outcome::Would, None, None) };
+        return ImportedConversation { name, ..told(ImportOutcome::Would, None, None) };
     }
     match make(ctx, conversation, wanted, false) {
         Ok((outcome, session)) => told(outcome, Some(session), None),
-        Err(problem) => told(Outcome::Refused, None, Some(problem.what)),
+        Err(problem) => told(ImportOutcome::Refused, None, Some(problem.what)),
     }
 }
 
-/// Why one cannot be gone on with later.
-fn unfit(conversation: &Conversation) -> Option<String> {
+/// Reason why a conversation cannot be resumed later.
+fn unfit(conversation: &AgentConversation) -> Option<String> {
     if let Some(why) = &conversation.unreadable {
         return Some(why.clone());
     }
     let has_words = conversation.first_words.is_some() || conversation.title.is_some();
     match &conversation.file {
-        None => Some("nothing was said in it yet".to_owned()),
-        Some(_) if conversation.cwd.is_none() => Some("its record does not say where it was had".to_owned()),
+        None => Some("it is still empty".to_owned()),
+        Some(_) if conversation.cwd.is_none() => Some("its record does not name a directory".to_owned()),
         Some(_) if conversation.archived => {
             Some("its agent has archived it: bring it back there first".to_owned())
         }
         Some(_) if !conversation.held_by.is_empty() => Some(format!(
             "{} has it open: `berth adopt {}` takes it over",
-            who(&conversation.held_by),
+            describe_holder(&conversation.held_by),
             conversation.id
         )),
-        Some(_) if !has_words && conversation.bytes == 0 => Some("there is nothing in it".to_owned()),
+        Some(_) if !has_words && conversation.bytes == 0 => Some("its record is empty".to_owned()),
         Some(_) => None,
     }
 }
 
-/// A name for a conversation: what it is called, or how it began.
-fn stem(conversation: &Conversation) -> Name {
+/// A name for a conversation: from its title, or from its first words.
+fn stem(conversation: &AgentConversation) -> SafeName {
     let words = [conversation.title.as_deref(), conversation.first_words.as_deref()];
-    auto_name::stem(&words, conversation.cwd.as_deref().unwrap_or(Path::new("/")))
+    auto_name::suggest_name(&words, conversation.cwd.as_deref().unwrap_or(Path::new("/")))
 }
 
-/// Makes its session; with `tui`, one of the agent's own terminal interface.
+/// Creates the session; with `tui`, one of the agent's own terminal interface.
 pub(super) fn make(
-    ctx: &Ctx,
-    conversation: &Conversation,
-    wanted: Option<&Name>,
+    ctx: &VerbContext,
+    conversation: &AgentConversation,
+    wanted: Option<&SafeName>,
     tui: bool,
-) -> Result<(Outcome, Ours), Problem> {
+) -> Result<(ImportOutcome, ConversationSession), Problem> {
     let kind = super::kind(&conversation.agent)?;
     let (file, cwd) = conversation.file.clone().zip(conversation.cwd.clone()).ok_or_else(|| {
-        Problem::new(Code::Refused, format!("conversation {} has no record", conversation.id))
+        Problem::new(ProblemCode::Refused, format!("conversation {} has no record", conversation.id))
     })?;
     let cwd = cwd.into_os_string().into_string().map_err(|odd| {
         Problem::new(
-            Code::Refused,
+            ProblemCode::Refused,
             format!("the directory {odd:?} of conversation {} is not UTF-8", conversation.id),
         )
     })?;
     ctx.may_start_in(Path::new(&cwd))?;
     let store = store(kind)?;
     let spec = run::spec_of_kept(kind.word(), &conversation.id, tui, cwd, place_variables(kind))?;
-    let spec = berth_api::record::Spec { parent: ctx.parent.as_ref().map(ToString::to_string), ..spec };
-    // Held until the session is there: two who import the same find one session, not two.
+    let spec =
+        berth_api::record::SessionSpec { parent: ctx.parent.as_ref().map(ToString::to_string), ..spec };
+    // Held until the session exists: two imports of one conversation at once make one session, not two.
     let lock = ImportLock::acquire(&ctx.home)?;
-    let all = || conversations::sessions_with(&ctx.home, kind.word(), &conversation.id);
-    let ours = conversations::session_of(&ctx.home, kind.word(), &conversation.id, store.as_ref(), all);
+    let all = || conversation_locks::sessions_with(&ctx.home, kind.word(), &conversation.id);
+    let ours = conversation_locks::session_of(&ctx.home, kind.word(), &conversation.id, store.as_ref(), all);
     if let Some(status) = ours {
-        return Ok((Outcome::Already, Ours { id: status.id, name: status.name, state: status.state }));
+        return Ok((
+            ImportOutcome::Already,
+            ConversationSession { id: status.id, name: status.name, state: status.state },
+        ));
     }
-    let name = wanted.map_or_else(|| Naming::Stem(stem(conversation)), |name| Naming::Chosen(name.clone()));
+    let name = wanted
+        .map_or_else(|| RequestedName::Stem(stem(conversation)), |name| RequestedName::Chosen(name.clone()));
     let last_at_ms = conversation.last_activity_at.0;
-    let spec: berth_core::Spec = spec.into();
+    let spec: berth_core::SessionSpec = spec.into();
     let known = berth_core::Conversation { id: conversation.id.clone(), store };
-    let past = Past {
+    let past = ImportSource {
         spec: spec.clone(),
         name,
         conversation: known.clone(),
@@ -197,13 +206,16 @@ pub(super) fn make(
     let status = keeper::import(&ctx.home, &lock, past)?;
     drop(lock);
     history::copy_now(ctx, &status, &spec, &known);
-    Ok((Outcome::Imported, Ours { id: status.id, name: status.name, state: status.state }))
+    Ok((
+        ImportOutcome::Imported,
+        ConversationSession { id: status.id, name: status.name, state: status.state },
+    ))
 }
 
-fn store(kind: Kind) -> Result<String, Problem> {
+fn store(kind: TranscriptKind) -> Result<String, Problem> {
     let dir = berth_transcript::config_dir(kind, |name| std::env::var_os(name));
-    let dir = dir.map_err(|why| Problem::new(Code::Refused, why))?;
+    let dir = dir.map_err(|why| Problem::new(ProblemCode::Refused, why))?;
     dir.into_os_string()
         .into_string()
-        .map_err(|odd| Problem::new(Code::Refused, format!("{odd:?} is not UTF-8")))
+        .map_err(|odd| Problem::new(ProblemCode::Refused, format!("{odd:?} is not UTF-8")))
 }

@@ -1,9 +1,9 @@
-//! Searching one stream of bytes, line by line.
+//! Search in one stream of bytes, line by line.
 //!
-//! Promise: what the short way finds is what looking at every line finds, in the same order; memory is bounded by
+//! Promise: the fast path finds the same matches as a check of every line, in the same order; memory is bounded by
 //! [`MAX_LINE_BYTES`] whatever is in the files; a range of a stream has the lines that begin in it, so that ranges can
-//! be searched at the same time.
-//! Not here: what the stream is part of (see `session`).
+//! be searched in parallel.
+//! Not here: the session that the stream belongs to (see `session`).
 //! Start with [`search`].
 
 use std::collections::VecDeque;
@@ -15,105 +15,105 @@ use std::path::PathBuf;
 
 use memchr::{memchr, memrchr};
 
-use super::pattern::Pattern;
+use super::pattern::SearchPattern;
 use super::text;
 
-/// How much is read at a time.
+/// Limit for one read.
 const CHUNK_BYTES: usize = 256 * 1024;
-/// A line that is longer is searched in pieces.
+/// Limit for a line in memory. A longer line is searched in pieces.
 pub(crate) const MAX_LINE_BYTES: usize = 16 << 20;
-/// A longer line is shown around its first match.
+/// Limit for a shown line. A longer line is shown around its first match.
 const MAX_SHOWN_BYTES: usize = 2000;
-/// How much of it comes before the match.
+/// Part of that limit that stands before the match.
 const SHOWN_BEFORE_BYTES: usize = 200;
 
-/// What the bytes are.
+/// Contents of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// What a terminal got.
+pub(crate) enum StreamKind {
+    /// Output of a terminal.
     Terminal,
-    /// JSON, a record to a line; and whatever else an agent wrote on the same pipe.
+    /// JSON, a record to a line, mixed with any other output of the agent on the same pipe.
     Records,
     /// JSON, a record to a line: the transcript that this agent keeps itself.
-    Transcript(berth_transcript::Kind),
+    Transcript(berth_transcript::TranscriptKind),
 }
 
 /// A file that is part of a stream.
 #[derive(Clone, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct StreamFile {
     pub(crate) path: PathBuf,
-    /// Where in the stream it begins.
+    /// Offset in the stream at which the file begins.
     pub(crate) start: u64,
     pub(crate) bytes: u64,
-    /// How much of it belongs to the stream.
+    /// Length of the part of the file that belongs to the stream.
     pub(crate) until: u64,
 }
 
-/// Files that make one stream, in order. What is missing between two of them ends a line.
+/// Files that form one stream, in order. A gap between two of them ends a line.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
-    pub(crate) kind: Kind,
-    pub(crate) pieces: Vec<Piece>,
+pub(crate) struct FileStream {
+    pub(crate) kind: StreamKind,
+    pub(crate) pieces: Vec<StreamFile>,
 }
 
-/// How much around a match is wanted.
+/// Lines of context around a match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Context {
-    /// Lines before it.
+pub struct ContextLines {
+    /// Number of lines before it.
     pub before: usize,
-    /// Lines behind it.
+    /// Number of lines after it.
     pub after: usize,
 }
 
-/// A line that matches, or stands around one that does.
+/// A line that matches, or a line of context.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
-    /// Where in the stream its line begins.
+pub struct MatchedLine {
+    /// Offset in the stream at which the line begins.
     pub offset: u64,
-    /// Without controls and escapes.
+    /// Text of the line, without controls and escapes.
     pub text: Vec<u8>,
-    /// Where in the text it matches; nowhere: it only stands around.
+    /// Places of the matches in the text; empty for a line of context.
     pub spans: Vec<(usize, usize)>,
-    /// Whether the text is a part of a longer line: of its beginning, of its end.
+    /// True if the text is cut: at its beginning, at its end.
     pub cut: (bool, bool),
-    /// Lines were left out before it.
+    /// True if lines were left out before this one.
     pub gap: bool,
 }
 
-impl Found {
-    /// Whether it matches itself.
+impl MatchedLine {
+    /// True if the line itself matches.
     pub fn is_match(&self) -> bool {
         !self.spans.is_empty()
     }
 }
 
-/// Takes text lines in order, and keeps those that match and those around them.
+/// Takes text lines in order, and keeps matches and their context.
 #[derive(Debug)]
-pub(crate) struct Gather<'a> {
-    pattern: &'a Pattern,
-    context: Context,
-    /// How many matches are enough.
+pub(crate) struct MatchCollector<'a> {
+    pattern: &'a SearchPattern,
+    context: ContextLines,
+    /// Limit for matches; the search ends there.
     most: u64,
     earlier: VecDeque<(u64, Vec<u8>)>,
     owed: usize,
     gap: bool,
     pub(crate) matches: u64,
-    pub(crate) found: Vec<Found>,
+    pub(crate) found: Vec<MatchedLine>,
 }
 
-impl<'a> Gather<'a> {
-    pub(crate) fn new(pattern: &'a Pattern, context: Context, most: u64) -> Self {
+impl<'a> MatchCollector<'a> {
+    pub(crate) fn new(pattern: &'a SearchPattern, context: ContextLines, most: u64) -> Self {
         let (earlier, found) = (VecDeque::new(), Vec::new());
         Self { pattern, context, most, earlier, owed: 0, gap: false, matches: 0, found }
     }
 
-    /// The next lines belong to something else.
+    /// Marks a boundary: the next lines belong to another part and are no context of the previous ones.
     pub(crate) fn part(&mut self) {
         self.earlier.clear();
         (self.owed, self.gap) = (0, true);
     }
 
-    /// Takes the next line. Breaks when there are enough.
+    /// Takes the next line. Breaks when the limit is reached.
     pub(crate) fn take(&mut self, offset: u64, line: &[u8]) -> ControlFlow<()> {
         if self.matches >= self.most {
             return ControlFlow::Break(());
@@ -123,8 +123,8 @@ impl<'a> Gather<'a> {
             for (at, (offset, text)) in self.earlier.drain(..).enumerate() {
                 self.found.push(whole(offset, &text, gap && at == 0));
             }
-            let is_first = self.found.last().is_none_or(Found::is_match);
-            self.found.push(Found {
+            let is_first = self.found.last().is_none_or(MatchedLine::is_match);
+            self.found.push(MatchedLine {
                 gap: gap && is_first,
                 ..shown(offset, line, first.start(), &self.pattern.regex)
             });
@@ -152,14 +152,14 @@ impl<'a> Gather<'a> {
     }
 }
 
-/// A line around a match.
-fn whole(offset: u64, text: &[u8], gap: bool) -> Found {
+/// A line of context.
+fn whole(offset: u64, text: &[u8], gap: bool) -> MatchedLine {
     let end = text.len().min(MAX_SHOWN_BYTES);
-    Found { offset, text: text[..end].to_vec(), spans: vec![], cut: (false, end < text.len()), gap }
+    MatchedLine { offset, text: text[..end].to_vec(), spans: vec![], cut: (false, end < text.len()), gap }
 }
 
-/// A line that matches, or, if it is long, what stands around its first match.
-fn shown(offset: u64, line: &[u8], first: usize, regex: &regex::bytes::Regex) -> Found {
+/// A line that matches; a long one is cut around its first match.
+fn shown(offset: u64, line: &[u8], first: usize, regex: &regex::bytes::Regex) -> MatchedLine {
     let (begin, end) = if line.len() <= MAX_SHOWN_BYTES {
         (0, line.len())
     } else {
@@ -167,11 +167,17 @@ fn shown(offset: u64, line: &[u8], first: usize, regex: &regex::bytes::Regex) ->
         (begin, boundary(line, (begin + MAX_SHOWN_BYTES).min(line.len())))
     };
     let inside = |found: regex::bytes::Match<'_>| {
-        // An empty match is one, too; and the first is shown even if it is longer than all that is.
+        // An empty match counts as well; the first match is shown even if it is longer than the limit.
         (found.start().clamp(begin, end) - begin, found.end().clamp(begin, end) - begin)
     };
     let spans = regex.find_iter(line).take_while(|found| found.start() <= end).map(inside).collect();
-    Found { offset, text: line[begin..end].to_vec(), spans, cut: (begin > 0, end < line.len()), gap: false }
+    MatchedLine {
+        offset,
+        text: line[begin..end].to_vec(),
+        spans,
+        cut: (begin > 0, end < line.len()),
+        gap: false,
+    }
 }
 
 /// The beginning of the character at `at`.
@@ -180,19 +186,20 @@ fn boundary(text: &[u8], at: usize) -> usize {
     at - back.unwrap_or(0)
 }
 
-/// What is used again for every chunk.
+/// Buffers that every chunk reuses.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    window: Window,
+pub(crate) struct SearchBuffers {
+    window: ReadWindow,
     text: Vec<u8>,
 }
 
-/// Searches the lines that begin in these pieces. `read` hears how many bytes were read, and breaks when nobody wants more.
+/// Searches the lines that begin in these pieces. `read` gets the number of bytes after each read, and breaks to cancel
+/// the search.
 pub(crate) fn search(
-    source: &Source,
+    source: &FileStream,
     range: Range<usize>,
-    gather: &mut Gather<'_>,
-    scratch: &mut Scratch,
+    gather: &mut MatchCollector<'_>,
+    scratch: &mut SearchBuffers,
     read: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> io::Result<()> {
     walk(source, range, &mut scratch.window, read, &mut |bytes, base| {
@@ -200,11 +207,11 @@ pub(crate) fn search(
     })
 }
 
-/// Whether anything in these bytes could be a match: not exact, and quick. For bytes that are not lines.
+/// True if these bytes may contain a match: fast, with false positives. For bytes that are not lines.
 pub(crate) fn may_match(
-    source: &Source,
-    pattern: &Pattern,
-    scratch: &mut Scratch,
+    source: &FileStream,
+    pattern: &SearchPattern,
+    scratch: &mut SearchBuffers,
     read: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> io::Result<bool> {
     let Some(literals) = &pattern.literals else { return Ok(true) };
@@ -218,31 +225,31 @@ pub(crate) fn may_match(
 
 /// Gives whole lines to `visit`, many at a time, with the offset of the first.
 fn walk(
-    source: &Source,
+    source: &FileStream,
     range: Range<usize>,
-    window: &mut Window,
+    window: &mut ReadWindow,
     read: &mut dyn FnMut(u64) -> ControlFlow<()>,
     visit: &mut dyn FnMut(&[u8], u64) -> ControlFlow<()>,
 ) -> io::Result<()> {
     window.clear();
     let mut base = 0;
-    // A line that was begun before the range is not ours, and one that is begun in it is ours to its end.
-    let mut line = if goes_on(source, range.start)? { Begun::Elsewhere } else { Begun::Nowhere };
+    // A line that begins before the range belongs to another range; one that begins in it is searched to its end.
+    let mut line = if goes_on(source, range.start)? { LineStart::Elsewhere } else { LineStart::Nowhere };
     for (number, piece) in source.pieces.iter().enumerate().skip(range.start) {
         let is_past = number >= range.end;
         if number > range.start && source.is_gap_before(number) {
-            if line == Begun::Here && visit(window.filled(), base).is_break() {
+            if line == LineStart::Here && visit(window.filled(), base).is_break() {
                 return Ok(());
             }
             window.clear();
-            line = Begun::Nowhere;
+            line = LineStart::Nowhere;
         }
-        if is_past && line != Begun::Here {
+        if is_past && line != LineStart::Here {
             break;
         }
         let file = match File::open(&piece.path) {
             Ok(file) => file,
-            // Output that is no longer kept may go while we look.
+            // Old output may be deleted while it is searched.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
@@ -262,7 +269,7 @@ fn walk(
             if read(count as u64).is_break() {
                 return Ok(());
             }
-            if line == Begun::Elsewhere {
+            if line == LineStart::Elsewhere {
                 let over = memchr(b'\n', window.filled()).map(|end| end + 1);
                 let passed = over.unwrap_or(window.filled().len());
                 base += passed as u64;
@@ -270,11 +277,11 @@ fn walk(
                 if over.is_none() {
                     continue;
                 }
-                line = Begun::Nowhere;
+                line = LineStart::Nowhere;
             }
             let bytes = window.filled();
             let new = new.min(bytes.len());
-            // Behind the range only the line that was begun in it is ours.
+            // After the range only the line that begins in it is searched.
             let end = if is_past { memchr(b'\n', &bytes[new..]) } else { memrchr(b'\n', &bytes[new..]) };
             let whole = match end {
                 Some(end) => new + end + 1,
@@ -286,12 +293,12 @@ fn walk(
             }
             base += whole as u64;
             window.pass(whole);
-            // A line that was cut goes on even if nothing of it is left.
-            let is_between = window.is_empty() && (end.is_some() || line == Begun::Nowhere);
-            line = if is_between { Begun::Nowhere } else { Begun::Here };
+            // A line that was cut continues even if no more bytes of it are left.
+            let is_between = window.is_empty() && (end.is_some() || line == LineStart::Nowhere);
+            line = if is_between { LineStart::Nowhere } else { LineStart::Here };
         }
     }
-    if line == Begun::Here && !window.is_empty() {
+    if line == LineStart::Here && !window.is_empty() {
         let _ = visit(window.filled(), base);
     }
     Ok(())
@@ -299,16 +306,16 @@ fn walk(
 
 /// The part of a stream that is in memory.
 #[derive(Debug, Default)]
-struct Window {
-    /// Longer than what is filled: clearing it for every read would cost as much as searching it.
+struct ReadWindow {
+    /// Longer than the filled part: clearing it for every read would cost as much as searching it.
     bytes: Vec<u8>,
     filled: usize,
 }
 
-impl Window {
+impl ReadWindow {
     fn clear(&mut self) {
         self.filled = 0;
-        // One long line must not keep its memory for all that follow.
+        // One long line must not keep its memory for the rest of the search.
         self.bytes.truncate(4 * CHUNK_BYTES);
         self.bytes.shrink_to(4 * CHUNK_BYTES);
     }
@@ -321,7 +328,7 @@ impl Window {
         self.filled == 0
     }
 
-    /// Where the next bytes go.
+    /// The free room for the next read.
     fn room(&mut self) -> &mut [u8] {
         let end = self.filled + CHUNK_BYTES;
         if self.bytes.len() < end {
@@ -334,37 +341,37 @@ impl Window {
         self.filled += count;
     }
 
-    /// So many from the beginning are no longer needed.
+    /// Drops so many bytes from the beginning.
     fn pass(&mut self, count: usize) {
         self.bytes.copy_within(count..self.filled, 0);
         self.filled -= count;
     }
 }
 
-/// Where the line began that is being read.
+/// Beginning of the line that is being read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Begun {
+enum LineStart {
     Nowhere,
     Here,
     Elsewhere,
 }
 
-impl Source {
-    /// Whether something is missing before this piece, or it is the first.
+impl FileStream {
+    /// True if the stream has a gap before this piece, or it is the first.
     fn is_gap_before(&self, number: usize) -> bool {
         let before = number.checked_sub(1).and_then(|before| self.pieces.get(before));
         let here = self.pieces.get(number).map(|piece| piece.start);
         before.is_none_or(|before| Some(before.start + before.bytes) != here)
     }
 
-    /// How much there is to read.
+    /// Total size of the stream, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.bytes).sum()
     }
 }
 
-/// Whether the line at the beginning of this piece was begun in the one before.
-fn goes_on(source: &Source, number: usize) -> io::Result<bool> {
+/// True if the line at the beginning of this piece began in the piece before.
+fn goes_on(source: &FileStream, number: usize) -> io::Result<bool> {
     if source.is_gap_before(number) {
         return Ok(false);
     }
@@ -378,7 +385,7 @@ fn goes_on(source: &Source, number: usize) -> io::Result<bool> {
     }
 }
 
-/// Where a line that is too long is cut: behind a space if there is one near, so that no word is.
+/// The place to cut a line that is too long: after a space if there is one near, so that no word is cut.
 fn cut(buffer: &[u8]) -> usize {
     let near = buffer.len().saturating_sub(4096);
     memrchr(b' ', &buffer[near..]).map_or(buffer.len(), |space| near + space + 1)
@@ -388,17 +395,17 @@ fn cut(buffer: &[u8]) -> usize {
 fn chunk(
     bytes: &[u8],
     base: u64,
-    kind: Kind,
-    gather: &mut Gather<'_>,
+    kind: StreamKind,
+    gather: &mut MatchCollector<'_>,
     scratch: &mut Vec<u8>,
 ) -> ControlFlow<()> {
-    let mut take = |begin: usize, end: usize, gather: &mut Gather<'_>| {
+    let mut take = |begin: usize, end: usize, gather: &mut MatchCollector<'_>| {
         let line = &bytes[begin..end];
         scratch.clear();
         let is_record = match kind {
-            Kind::Terminal => false,
-            Kind::Records => text::of_record(line, scratch),
-            Kind::Transcript(agent) => {
+            StreamKind::Terminal => false,
+            StreamKind::Records => text::of_record(line, scratch),
+            StreamKind::Transcript(agent) => {
                 text::of_transcript(agent, line, scratch);
                 true
             }
@@ -411,7 +418,7 @@ fn chunk(
         text::lines(scratch).try_for_each(|line| gather.take(base + begin as u64, line))
     };
     let line_end = |at: usize| memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |end| at + end);
-    let is_plain = gather.context == Context::default();
+    let is_plain = gather.context == ContextLines::default();
     let Some(literals) = gather.pattern.literals.as_ref().filter(|_| is_plain) else {
         let mut begin = 0;
         while begin < bytes.len() {

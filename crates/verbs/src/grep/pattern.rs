@@ -1,54 +1,58 @@
-//! What is looked for.
+//! Search pattern: parsing, options and limits.
 //!
-//! Promise: a bad pattern is refused with the place that is wrong; a pattern that could never match a line is, too.
-//! Start with [`Pattern::new`].
+//! Promise: a bad pattern is refused with the place of the mistake; a pattern that can never match a line is refused as
+//! well.
+//! Start with [`SearchPattern::new`].
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Hir, HirKind};
 
-use super::literals::Literals;
+use super::literals::RequiredLiterals;
 
-/// The most memory a pattern may need.
+/// Limit for the memory of a pattern.
 const MAX_PATTERN_BYTES: usize = 64 << 20;
 
-/// How people want their words to be taken.
+/// Options of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Manner {
-    /// Upper and lower case are the same.
+pub struct PatternOptions {
+    /// Ignores upper and lower case.
     pub ignore_case: bool,
-    /// Only whole words.
+    /// Matches only whole words.
     pub words: bool,
-    /// No expression: the characters themselves.
+    /// Takes the pattern as plain characters, not as a regular expression.
     pub fixed: bool,
 }
 
-/// A pattern, ready to be used. Each thread has its own clone.
+/// A compiled pattern. Each thread has its own clone.
 #[derive(Clone, Debug)]
-pub struct Pattern {
+pub struct SearchPattern {
     /// Matches a line of text.
     pub(crate) regex: Regex,
-    /// The short way, if there is one.
-    pub(crate) literals: Option<Literals>,
+    /// The fast path, if the pattern has one.
+    pub(crate) literals: Option<RequiredLiterals>,
 }
 
-impl Pattern {
-    /// One of these has to match.
-    pub fn new(patterns: &[String], manner: Manner) -> Result<Self, Problem> {
+impl SearchPattern {
+    /// Compiles a pattern that matches if one of these does.
+    pub fn new(patterns: &[String], manner: PatternOptions) -> Result<Self, Problem> {
         Self::within(patterns, manner, MAX_PATTERN_BYTES)
     }
 
-    /// The same with less memory, where many search at once.
-    pub fn within(patterns: &[String], manner: Manner, most_bytes: usize) -> Result<Self, Problem> {
+    /// Compiles a pattern with a smaller memory limit, for many searches at once.
+    pub fn within(patterns: &[String], manner: PatternOptions, most_bytes: usize) -> Result<Self, Problem> {
         let mut alternatives = Vec::new();
         for pattern in patterns {
             let expression = if manner.fixed { regex_syntax::escape(pattern) } else { pattern.clone() };
-            // Alone first, so that a mistake is shown in what was typed.
+            // Each pattern is parsed alone first, so that a mistake is shown in the text as typed.
             let parsed = parser(manner).parse(&expression).map_err(|error| bad(&error.to_string()))?;
             if has_line_end(&parsed) {
-                return Err(Problem::new(Code::Usage, "the pattern has a line end, and lines are searched")
-                    .hint("look for one of the lines; `-A 1` shows the one behind it"));
+                return Err(Problem::new(
+                    ProblemCode::Usage,
+                    "the pattern contains a line end, but the search goes line by line",
+                )
+                .hint("search for one of the lines; `-A 1` shows the line after it"));
             }
             alternatives.push(match manner.words {
                 true => format!(r"\b{{start-half}}(?:{expression})\b{{end-half}}"),
@@ -66,18 +70,21 @@ impl Pattern {
             .build()
             .map_err(|error| bad(&error.to_string()))?;
         let parsed = parser(manner).parse(&expression).map_err(|error| bad(&error.to_string()))?;
-        Ok(Self { regex, literals: Literals::of(&parsed) })
+        Ok(Self { regex, literals: RequiredLiterals::of(&parsed) })
     }
 }
 
-fn parser(manner: Manner) -> regex_syntax::Parser {
+fn parser(manner: PatternOptions) -> regex_syntax::Parser {
     ParserBuilder::new().utf8(false).case_insensitive(manner.ignore_case).build()
 }
 
 fn bad(error: &str) -> Problem {
     let what = error.strip_prefix("regex parse error:").unwrap_or(error);
-    Problem::new(Code::Usage, format!("bad pattern:{}{what}", if what.starts_with('\n') { "" } else { " " }))
-        .hint("`-F` looks for the characters as they are")
+    Problem::new(
+        ProblemCode::Usage,
+        format!("bad pattern:{}{what}", if what.starts_with('\n') { "" } else { " " }),
+    )
+    .hint("`-F` looks for the characters as they are")
 }
 
 fn has_line_end(pattern: &Hir) -> bool {

@@ -1,64 +1,68 @@
-//! What was found, for programs: a line of `berth grep --json`.
+//! Matches for programs: the lines of `berth grep --json`.
 
 use berth_api::Timestamp;
 use berth_api::turn::turn_id;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::session::{Hit, Part, Subject};
+use super::session::{MatchPlace, SearchHit, SearchSubject};
 
 /// A line of `berth grep --json`.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "FoundLine")]
-pub struct Line {
-    /// The session's id.
+pub struct FoundLine {
+    /// Id of the session.
     pub session: String,
-    /// What people call it.
+    /// Name of the session.
     pub name: Option<String>,
-    /// Where: `prompt`, `answer`, `late`, `ask`, `work`, `output` or `conversation`.
+    /// Part of the session: `prompt`, `answer`, `late`, `ask`, `work`, `output` or `conversation`.
     pub part: &'static str,
-    /// The turn it belongs to, by id.
+    /// Id of the turn that the line belongs to.
     pub turn: Option<String>,
-    /// Where in the output, or in `file`, the line begins.
+    /// Offset of the line in the output, or in `file`, in bytes.
     pub offset: Option<u64>,
-    /// The agent's own file, if it was there.
+    /// Path of the agent's own transcript, if the line is from there.
     pub file: Option<String>,
-    /// When it was said or written, if that is known.
+    /// Time at which the line was said or written, if known.
     pub at: Option<Timestamp>,
-    /// The line, without controls and escapes.
+    /// Text of the line, without controls and escapes.
     pub line: String,
-    /// The line is longer.
+    /// True if the line is longer than the text here.
     pub cut: bool,
-    /// Empty for a line that only stands around a match.
-    pub matches: Vec<Span>,
+    /// Matches in `line`; empty for a line of context.
+    pub matches: Vec<MatchSpan>,
 }
 
 /// A match in a line.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
-pub struct Span {
-    /// Its first byte in `line`.
+pub struct MatchSpan {
+    /// Offset of the match in `line`, in bytes.
     pub start: usize,
-    /// The byte behind its last.
+    /// Offset of the byte after the match.
     pub end: usize,
-    /// It.
+    /// Text of the match.
     pub text: String,
 }
 
-impl Line {
-    /// What was found, for programs.
-    pub fn of(subject: &Subject, hit: &Hit) -> Self {
+impl FoundLine {
+    /// Makes a line for programs from a match.
+    pub fn of(subject: &SearchSubject, hit: &SearchHit) -> Self {
         let (mut line, mut matches, mut at) = (String::new(), Vec::new(), 0);
         for (begin, end) in &hit.found.spans {
             line.push_str(&String::from_utf8_lossy(&hit.found.text[at..*begin]));
             let text = String::from_utf8_lossy(&hit.found.text[*begin..*end]).into_owned();
-            matches.push(Span { start: line.len(), end: line.len() + text.len(), text: text.clone() });
+            matches.push(MatchSpan { start: line.len(), end: line.len() + text.len(), text: text.clone() });
             line.push_str(&text);
             at = *end;
         }
         line.push_str(&String::from_utf8_lossy(&hit.found.text[at..]));
         let is_in_file = match hit.part {
-            Part::Work | Part::Output | Part::Conversation => true,
-            Part::Turns | Part::Prompt | Part::Answer | Part::Late | Part::Ask => false,
+            MatchPlace::Work | MatchPlace::Output | MatchPlace::Conversation => true,
+            MatchPlace::Turns
+            | MatchPlace::Prompt
+            | MatchPlace::Answer
+            | MatchPlace::Late
+            | MatchPlace::Ask => false,
         };
         Self {
             session: subject.id.to_string(),

@@ -1,98 +1,98 @@
-//! The words in what an agent wrote: without what a terminal obeys, and without the escapes of JSON.
+//! Plain text of an agent's output: without the control sequences of terminals, and without the escapes of JSON.
 //!
-//! Promise: text that stands together on the screen stands together here, however it was coloured; text that was
-//! written elsewhere is another line. Bytes that are no control pass as they are.
-//! Not here: finding anything (see `literals`, `lines`).
+//! Promise: text that is adjacent on the screen is adjacent here, in any colours; text at another place of the screen
+//! is another line. Bytes that are not controls are unchanged.
+//! Not here: the search (see `literals`, `lines`).
 //! Start with [`of_terminal`], [`of_record`] and [`of_transcript`].
 
-use berth_transcript::Kind;
+use berth_transcript::TranscriptKind;
 use serde_json::Value;
 
-use crate::foreign::record;
+use crate::foreign::record_filter;
 
 const ESC: u8 = 0x1b;
 const BEL: u8 = 0x07;
 const CAN: u8 = 0x18;
 const SUB: u8 = 0x1a;
 
-/// What a control does to the text around it.
+/// Effect of a control on the text around it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Effect {
-    /// Nothing: both sides stand together.
+enum ControlEffect {
+    /// None: the text before and after is adjacent.
     Joins,
-    /// It leaves room between them: programs that paint screens step over spaces that are there already.
+    /// A space: programs that paint screens skip over spaces that are there already.
     Space,
-    /// What follows is written elsewhere.
+    /// The text after it is at another place of the screen.
     Breaks,
-    /// It has no end.
+    /// The control is cut off.
     Unfinished,
 }
 
-/// Whether this byte is one of the controls that [`control`] understands.
+/// True if this byte begins a control that [`control`] understands.
 fn is_control(byte: u8) -> bool {
     (byte < 0x20 && byte != b'\t' && byte != b'\n') || byte == 0x7f
 }
 
-/// How long the control is that `bytes` begins with, and what it does.
-fn control(bytes: &[u8]) -> (usize, Effect) {
+/// Length and effect of the control at the beginning of `bytes`.
+fn control(bytes: &[u8]) -> (usize, ControlEffect) {
     match bytes {
-        [b'\r', ..] => (1, Effect::Breaks),
+        [b'\r', ..] => (1, ControlEffect::Breaks),
         [ESC, b'[', rest @ ..] => {
             let Some(end) = rest.iter().position(|byte| matches!(*byte, 0x40..=0x7e | CAN | SUB | ESC))
             else {
-                return (bytes.len(), Effect::Unfinished);
+                return (bytes.len(), ControlEffect::Unfinished);
             };
             match rest[end] {
                 // Another sequence begins before this one ends.
-                ESC => (2 + end, Effect::Joins),
+                ESC => (2 + end, ControlEffect::Joins),
                 last => (3 + end, moved(&rest[..end], last)),
             }
         }
         [ESC, b']', rest @ ..] => string(rest, true),
         [ESC, b'P' | b'X' | b'^' | b'_', rest @ ..] => string(rest, false),
         // Index, next line, reverse index, restore the cursor, reset.
-        [ESC, b'D' | b'E' | b'M' | b'8' | b'c', ..] => (2, Effect::Breaks),
+        [ESC, b'D' | b'E' | b'M' | b'8' | b'c', ..] => (2, ControlEffect::Breaks),
         [ESC, rest @ ..] => {
             let end = rest.iter().position(|byte| !matches!(byte, 0x20..=0x2f));
             match end.map(|end| (end, rest[end])) {
-                None => (bytes.len(), Effect::Unfinished),
-                Some((end, 0x30..=0x7e)) => (2 + end, Effect::Joins),
-                // Not a sequence: what follows is text, or another one.
-                Some((end, _)) => (1 + end, Effect::Joins),
+                None => (bytes.len(), ControlEffect::Unfinished),
+                Some((end, 0x30..=0x7e)) => (2 + end, ControlEffect::Joins),
+                // Not a sequence: text or another sequence follows.
+                Some((end, _)) => (1 + end, ControlEffect::Joins),
             }
         }
-        _ => (1, Effect::Joins),
+        _ => (1, ControlEffect::Joins),
     }
 }
 
-/// What a `CSI` sequence does.
-fn moved(parameters: &[u8], last: u8) -> Effect {
+/// Effect of a `CSI` sequence.
+fn moved(parameters: &[u8], last: u8) -> ControlEffect {
     match last {
-        b'C' => Effect::Space,
-        b'A' | b'B' | b'E' | b'F' | b'H' | b'd' | b'f' => Effect::Breaks,
-        // To a column: the first one begins the line anew, others are how tables are written.
-        b'G' if matches!(parameters, b"" | b"0" | b"1") => Effect::Breaks,
-        b'G' => Effect::Space,
-        _ => Effect::Joins,
+        b'C' => ControlEffect::Space,
+        b'A' | b'B' | b'E' | b'F' | b'H' | b'd' | b'f' => ControlEffect::Breaks,
+        // Moves to a column: the first column begins the line anew, other columns are typical of tables.
+        b'G' if matches!(parameters, b"" | b"0" | b"1") => ControlEffect::Breaks,
+        b'G' => ControlEffect::Space,
+        _ => ControlEffect::Joins,
     }
 }
 
 /// A string that a terminal takes as a whole: a title, a link, a picture.
-fn string(rest: &[u8], ends_with_bell: bool) -> (usize, Effect) {
+fn string(rest: &[u8], ends_with_bell: bool) -> (usize, ControlEffect) {
     let mut at = 0;
     while at < rest.len() {
         match rest[at] {
-            CAN | SUB => return (at + 3, Effect::Joins),
-            BEL if ends_with_bell => return (at + 3, Effect::Joins),
-            ESC if rest.get(at + 1) == Some(&b'\\') => return (at + 4, Effect::Joins),
-            ESC => return (at + 2, Effect::Joins),
+            CAN | SUB => return (at + 3, ControlEffect::Joins),
+            BEL if ends_with_bell => return (at + 3, ControlEffect::Joins),
+            ESC if rest.get(at + 1) == Some(&b'\\') => return (at + 4, ControlEffect::Joins),
+            ESC => return (at + 2, ControlEffect::Joins),
             _ => at += 1,
         }
     }
-    (rest.len() + 2, Effect::Unfinished)
+    (rest.len() + 2, ControlEffect::Unfinished)
 }
 
-/// Appends the text of one line a terminal got; a line end in it says that what follows stood elsewhere.
+/// Appends the text of one line of terminal output; a line end marks text at another place of the screen.
 pub(crate) fn of_terminal(line: &[u8], text: &mut Vec<u8>) {
     let begin = text.len();
     let line = line.trim_ascii_end_of_line();
@@ -107,10 +107,10 @@ pub(crate) fn of_terminal(line: &[u8], text: &mut Vec<u8>) {
         let (length, effect) = control(&line[at..]);
         at += length;
         match effect {
-            Effect::Joins | Effect::Unfinished => {}
-            Effect::Space => text.push(b' '),
-            Effect::Breaks if text.len() > begin && text.last() != Some(&b'\n') => text.push(b'\n'),
-            Effect::Breaks => {}
+            ControlEffect::Joins | ControlEffect::Unfinished => {}
+            ControlEffect::Space => text.push(b' '),
+            ControlEffect::Breaks if text.len() > begin && text.last() != Some(&b'\n') => text.push(b'\n'),
+            ControlEffect::Breaks => {}
         }
     }
     while text.len() > begin && text.last() == Some(&b'\n') {
@@ -132,7 +132,7 @@ impl EndOfLine for [u8] {
     }
 }
 
-/// Fields that are for programs: ids, kinds, numbers of versions.
+/// Fields for programs: ids, kinds, version numbers.
 const FOR_PROGRAMS: &[&str] = &[
     "call_id",
     "callId",
@@ -149,7 +149,7 @@ const FOR_PROGRAMS: &[&str] = &[
     "messageId",
     "method",
     "model",
-    // The file before a change, and the change once more: what was asked for has it.
+    // The file before a change, and the change once more: the request has it already.
     "originalFile",
     "parent_tool_use_id",
     "parentToolUseID",
@@ -184,33 +184,34 @@ const FOR_PROGRAMS: &[&str] = &[
     "version",
 ];
 
-/// Appends the words of a record, a line each, none twice. `false` if it is no record: then it is text.
+/// Appends the words of a record, a line each, without duplicates. `false` if the line is not a record: then it is
+/// text.
 pub(crate) fn of_record(line: &[u8], text: &mut Vec<u8>) -> bool {
     let line = line.trim_ascii();
     if line.first() != Some(&b'{') {
         return false;
     }
     let Ok(record) = serde_json::from_slice::<Value>(line) else { return false };
-    if !is_said(&record) {
+    if !is_searchable(&record) {
         return true;
     }
     let begin = text.len();
-    words(&record, text);
-    once(begin, text);
+    collect_words(&record, text);
+    drop_repeated_text(begin, text);
     true
 }
 
-/// Appends what was said, done and answered in a record of the transcript that an agent keeps itself, a line each, none
-/// twice. Nothing for its bookkeeping, nor for what is not a record.
-pub(crate) fn of_transcript(kind: Kind, line: &[u8], text: &mut Vec<u8>) {
+/// Appends the dialogue and the actions in a record of an agent's own transcript, a line each, without duplicates.
+/// Nothing for bookkeeping, nor for a line that is not a record.
+pub(crate) fn of_transcript(kind: TranscriptKind, line: &[u8], text: &mut Vec<u8>) {
     let Ok(record) = serde_json::from_slice::<Value>(line) else { return };
     let begin = text.len();
-    record::parts(kind, &record).into_iter().for_each(|part| words(part, text));
-    once(begin, text);
+    record_filter::parts(kind, &record).into_iter().for_each(|part| collect_words(part, text));
+    drop_repeated_text(begin, text);
 }
 
-/// Agents write most things twice into one record: for the model, and for display.
-fn once(begin: usize, text: &mut Vec<u8>) {
+/// Removes duplicates: agents write most texts twice into one record, for the model and for display.
+fn drop_repeated_text(begin: usize, text: &mut Vec<u8>) {
     let mut lines: Vec<&[u8]> = text[begin..].split(|byte| *byte == b'\n').collect();
     let mut known = std::collections::HashSet::new();
     let before = lines.len();
@@ -222,7 +223,7 @@ fn once(begin: usize, text: &mut Vec<u8>) {
     }
 }
 
-fn words(value: &Value, text: &mut Vec<u8>) {
+fn collect_words(value: &Value, text: &mut Vec<u8>) {
     match value {
         Value::String(said) => {
             for line in said.split('\n') {
@@ -230,14 +231,14 @@ fn words(value: &Value, text: &mut Vec<u8>) {
                 text.push(b'\n');
             }
         }
-        Value::Array(values) => values.iter().for_each(|value| words(value, text)),
+        Value::Array(values) => values.iter().for_each(|value| collect_words(value, text)),
         Value::Object(fields) => {
-            // A picture is no text.
+            // A picture is not text.
             let is_picture = fields.contains_key("media_type") || fields.contains_key("mimeType");
             for (name, value) in fields {
                 let is_for_programs = FOR_PROGRAMS.contains(&name.as_str()) || (is_picture && name == "data");
                 if !is_for_programs {
-                    words(value, text);
+                    collect_words(value, text);
                 }
             }
         }
@@ -245,12 +246,12 @@ fn words(value: &Value, text: &mut Vec<u8>) {
     }
 }
 
-/// Whether a record says something that no other one says as a whole: pieces of an answer are in the journal
-/// once it is complete, and answers to our own requests list what the agent is able to do.
-fn is_said(record: &Value) -> bool {
+/// True if the record has words that no other record repeats as a whole: pieces of an answer are in the journal once
+/// the answer is complete, and replies to our own requests list the abilities of the agent.
+fn is_searchable(record: &Value) -> bool {
     let word = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
     let method = word(&record["method"]);
-    // A difference of all files is told again and again; each change is told by itself.
+    // The diff of all files is repeated again and again; each change has an event of its own.
     if method.ends_with("/delta") || method.ends_with("Delta") || method == "turn/diff/updated" {
         return false;
     }
@@ -270,7 +271,7 @@ fn is_said(record: &Value) -> bool {
     }
 }
 
-/// The text lines in what [`of_terminal`] and [`of_record`] made.
+/// The text lines in the result of [`of_terminal`] and [`of_record`].
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n')
 }

@@ -1,111 +1,112 @@
-//! Own a helper, and start it if it does not run.
+//! Owning a helper: join it if it runs, else start it.
 //!
-//! Promise: of any number who ask at once, one starts it and all own it; nobody is given one that is
-//! being ended. The lock on starting is held only while one is started, not while it gets ready.
+//! Promise: of several clients that ask at once, one starts the helper and all own it; no client joins a helper that is
+//! being ended. The lock on starting is held only during the start, not while the helper gets ready.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use berth_api::client::Arrival;
-use berth_api::helper::{HelperStatus, Owner, ReadyWhen, Terms, Wanted};
-use berth_api::message::{Answer, Request};
-use berth_api::record::Spec;
-use berth_api::{Code, Connection, Problem, SessionState, Status};
-use berth_core::{Name, OWNERLESS_GRACE, PROOF_PATIENCE, Scope, SessionId};
+use berth_api::client::KeeperMessage;
+use berth_api::helper::{HelperOwner, HelperRequirements, HelperStatus, HelperTerms, ReadinessProbe};
+use berth_api::message::{KeeperAnswer, KeeperRequest};
+use berth_api::record::SessionSpec;
+use berth_api::{KeeperConnection, Problem, ProblemCode, SessionState, SessionStatus};
+use berth_core::{HelperScope, OWNERLESS_GRACE, PROOF_TIMEOUT, SafeName, SessionId};
 use berth_keeper::helpers::{self, helper_id};
-use berth_keeper::{recover, start};
+use berth_keeper::{recover, spawn_keeper};
 
 use super::{described, reworded};
-use crate::ctx::Ctx;
+use crate::context::VerbContext;
 use crate::run::directory;
 
-/// How long a helper may turn out to be over, or in somebody else's hands, each time we try to have it.
+/// Limit for retries in which the helper has just ended, or another process has its lease.
 const AGAIN_PATIENCE: Duration = Duration::from_secs(10);
-/// The longest pause between two attempts.
+/// Limit for the pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// How long a keeper may take for everything but what it waits for itself.
+/// Time that a keeper may take for every answer that does not wait for the helper itself.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a helper may take to get ready if nobody says.
+/// Default time in which a helper must be ready.
 pub const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// What somebody wants of a helper, as they said it.
+/// Options of [`ensure`].
 #[derive(Clone, Debug)]
-pub struct Asked {
-    /// What people call it.
+pub struct HelperRequest {
+    /// Name of the helper.
     pub name: String,
-    /// The session that owns it.
+    /// Session that is to own the helper.
     pub owner: SessionId,
-    /// Whether the session wants it between its turns, too.
+    /// True if the session keeps the helper between its turns.
     pub keep: bool,
-    /// Whether all of the account share it; else those of its directory.
+    /// True for a helper of the whole account; false for one of a directory.
     pub is_of_account: bool,
-    /// Where it runs; here if nobody says.
+    /// Directory in which the helper runs; `None` for the current one.
     pub cwd: Option<PathBuf>,
-    /// How long it stays when its last owner has left.
+    /// Time that the helper stays after its last owner left.
     pub linger: Option<Duration>,
-    /// What makes it ready.
-    pub ready: Option<ReadyWhen>,
-    /// How long it may take to get ready.
+    /// Condition under which the helper is ready.
+    pub ready: Option<ReadinessProbe>,
+    /// Time in which the helper must be ready.
     pub ready_within: Duration,
-    /// The command and its arguments.
+    /// Command and arguments of the helper.
     pub command: Vec<String>,
 }
 
-/// Makes a session own a helper; answered when it is ready.
-pub fn ensure(helpers: &Ctx, asked: &Asked) -> Result<Status, Problem> {
-    let wish = Wish::new(helpers, asked)?;
-    let status = have(helpers, &wish).map_err(|problem| reworded(problem, &wish.id))?;
+/// Makes a session own a helper, and waits until the helper is ready.
+pub fn ensure(helpers: &VerbContext, asked: &HelperRequest) -> Result<SessionStatus, Problem> {
+    let wish = HelperPlan::new(helpers, asked)?;
+    let status = join_or_start(helpers, &wish).map_err(|problem| reworded(problem, &wish.id))?;
     Ok(described(helpers, status))
 }
 
-/// What is asked for.
-struct Wish {
+/// The options with names resolved.
+struct HelperPlan {
     id: SessionId,
-    owner: Owner,
-    spec: Spec,
-    terms: Terms,
-    wanted: Wanted,
+    owner: HelperOwner,
+    spec: SessionSpec,
+    terms: HelperTerms,
+    wanted: HelperRequirements,
 }
 
-impl Wish {
-    fn new(helpers: &Ctx, asked: &Asked) -> Result<Self, Problem> {
-        let name = Name::parse(&asked.name).map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
-        let owner = Owner { session: asked.owner.to_string(), keep: asked.keep };
+impl HelperPlan {
+    fn new(helpers: &VerbContext, asked: &HelperRequest) -> Result<Self, Problem> {
+        let name =
+            SafeName::parse(&asked.name).map_err(|bad| Problem::new(ProblemCode::Usage, bad.to_string()))?;
+        let owner = HelperOwner { session: asked.owner.to_string(), keep: asked.keep };
         let command = asked.command.clone();
         let cwd = directory(asked.cwd.as_deref())?;
-        let scope = if asked.is_of_account { Scope::User } else { Scope::Dir(cwd.clone()) };
+        let scope = if asked.is_of_account { HelperScope::User } else { HelperScope::Dir(cwd.clone()) };
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let linger_ms = asked.linger.map(millis);
-        let wanted = Wanted {
+        let wanted = HelperRequirements {
             name: name.to_string(),
             scope: Some(scope.clone().into()),
             command: command.clone(),
-            // One of the account runs wherever its first owner was.
+            // A helper of the account runs in the directory of its first owner.
             cwd: asked.cwd.as_ref().map(|_| cwd.clone()),
             linger_ms,
             ready: asked.ready.clone(),
         };
-        let terms = Terms {
+        let terms = HelperTerms {
             name: name.to_string(),
             scope: scope.clone().into(),
             linger_ms: linger_ms.unwrap_or(0),
             ready: asked.ready.clone(),
             ready_within_ms: millis(asked.ready_within),
         };
-        let spec = Spec { driver: "pty".to_owned(), command, cwd, ..Spec::default() };
+        let spec = SessionSpec { driver: "pty".to_owned(), command, cwd, ..SessionSpec::default() };
         Ok(Self { id: helper_id(&helpers.home, &name, &scope)?, owner, spec, terms, wanted })
     }
 
-    /// How long the answer may take: it comes when the helper is ready, or over.
-    fn patience(&self) -> Duration {
+    /// Time that the answer may take: it comes when the helper is ready, or has ended.
+    fn answer_timeout(&self) -> Duration {
         let ready = Duration::from_millis(self.terms.ready_within_ms);
-        ready.saturating_add(OWNERLESS_GRACE + 2 * PROOF_PATIENCE + ANSWER_PATIENCE)
+        ready.saturating_add(OWNERLESS_GRACE + 2 * PROOF_TIMEOUT + ANSWER_PATIENCE)
     }
 }
 
-fn have(ctx: &Ctx, wish: &Wish) -> Result<Status, Problem> {
+fn join_or_start(ctx: &VerbContext, wish: &HelperPlan) -> Result<SessionStatus, Problem> {
     let began_at = Instant::now();
     let mut patience = AGAIN_PATIENCE;
     let mut pause = Duration::from_micros(500);
@@ -113,11 +114,11 @@ fn have(ctx: &Ctx, wish: &Wish) -> Result<Status, Problem> {
     loop {
         for attempt in [join, start] {
             match attempt(ctx, wish)? {
-                Tried::Ready(status) => return Ok(*status),
-                Tried::Again(problem) => last = problem.or(last),
-                Tried::Interrupted(problem) => {
-                    // There is a helper, and it may take its time to get ready.
-                    patience = wish.patience();
+                EnsureAttempt::Ready(status) => return Ok(*status),
+                EnsureAttempt::Again(problem) => last = problem.or(last),
+                EnsureAttempt::Interrupted(problem) => {
+                    // A helper exists, and may take its time to get ready.
+                    patience = wish.answer_timeout();
                     last = Some(problem);
                 }
             }
@@ -129,86 +130,93 @@ fn have(ctx: &Ctx, wish: &Wish) -> Result<Status, Problem> {
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
     Err(last.unwrap_or_else(|| {
-        Problem::new(Code::Held, format!("helper `{}` was over each time we had it", wish.terms.name))
-            .hint("it is stopped again and again; `berth helper log` tells by which client")
+        Problem::new(
+            ProblemCode::Held,
+            format!("helper `{}` had ended at each attempt to own it", wish.terms.name),
+        )
+        .hint("a client stops it again and again; `berth helper log` names the client")
     }))
 }
 
-/// What came of an attempt.
-enum Tried {
-    Ready(Box<Status>),
-    /// It does not run, or not any more, or somebody else has it in their hands: try the other way.
+/// Result of one attempt.
+enum EnsureAttempt {
+    Ready(Box<SessionStatus>),
+    /// Not running, ended meanwhile, or held by another process: try the other way.
     Again(Option<Problem>),
-    /// It is there, but has no room for us now, or it replaced its program while we waited.
+    /// The helper exists, but its keeper serves too many clients, or replaced its program while we waited.
     Interrupted(Problem),
 }
 
 /// Joins the helper, if it runs.
-fn join(ctx: &Ctx, wish: &Wish) -> Result<Tried, Problem> {
+fn join(ctx: &VerbContext, wish: &HelperPlan) -> Result<EnsureAttempt, Problem> {
     let mut keeper = match ctx.keeper_of(&wish.id) {
         Ok(Some(keeper)) => keeper,
-        Ok(None) => return Ok(Tried::Again(None)),
-        Err(problem) if problem.code == Code::Unreachable => return Ok(Tried::Again(Some(problem))),
+        Ok(None) => return Ok(EnsureAttempt::Again(None)),
+        Err(problem) if problem.code == ProblemCode::Unreachable => {
+            return Ok(EnsureAttempt::Again(Some(problem)));
+        }
         Err(problem) => return Err(problem),
     };
-    let request = Request::Join { owner: wish.owner.clone(), wanted: wish.wanted.clone() };
+    let request = KeeperRequest::Join { owner: wish.owner.clone(), wanted: wish.wanted.clone() };
     if let Err(error) = keeper.send(request) {
-        return Ok(Tried::Interrupted(went_away(wish, &error.to_string())));
+        return Ok(EnsureAttempt::Interrupted(went_away(wish, &error.to_string())));
     }
-    // Our own time first: the helper may have been given more by whoever started it.
+    // Our own limit first: the client that started the helper may have given it more time.
     let mut word = next_word(&mut keeper, Duration::from_millis(wish.terms.ready_within_ms));
-    if matches!(word, Word::Silence) {
+    if matches!(word, KeeperReply::Silence) {
         if gets_ready(ctx, wish) {
             return Err(not_ready(wish));
         }
-        // It is being ended, and that may take longer.
-        word = next_word(&mut keeper, wish.patience());
+        // The helper is being ended, and that may take longer.
+        word = next_word(&mut keeper, wish.answer_timeout());
     }
     match word {
-        Word::Answer(Answer::Done { status }) if is_ours(&status, wish) => Ok(Tried::Ready(status)),
-        // It was being ended, and now it is over.
-        Word::Answer(Answer::Done { .. }) => Ok(Tried::Again(None)),
-        Word::Answer(Answer::Problem { problem }) if problem.code == Code::Held => {
-            Ok(Tried::Interrupted(problem))
+        KeeperReply::Answer(KeeperAnswer::Done { status }) if is_ours(&status, wish) => {
+            Ok(EnsureAttempt::Ready(status))
         }
-        Word::Answer(Answer::Problem { problem }) => Err(problem),
-        Word::Answer(other) => Err(odd(&other)),
-        // By now there may be another one: joining twice is joining once.
-        Word::End(why) => Ok(Tried::Interrupted(went_away(wish, &why))),
-        Word::Silence => Err(silent(wish)),
+        // The helper was being ended, and has ended now.
+        KeeperReply::Answer(KeeperAnswer::Done { .. }) => Ok(EnsureAttempt::Again(None)),
+        KeeperReply::Answer(KeeperAnswer::Problem { problem }) if problem.code == ProblemCode::Held => {
+            Ok(EnsureAttempt::Interrupted(problem))
+        }
+        KeeperReply::Answer(KeeperAnswer::Problem { problem }) => Err(problem),
+        KeeperReply::Answer(other) => Err(unexpected_answer(&other)),
+        // There may be a new keeper by now: joining twice has the effect of joining once.
+        KeeperReply::End(why) => Ok(EnsureAttempt::Interrupted(went_away(wish, &why))),
+        KeeperReply::Silence => Err(silent(wish)),
     }
 }
 
-/// What a keeper says next.
-enum Word {
-    Answer(Answer),
-    /// The connection is over.
+/// The next message of a keeper.
+enum KeeperReply {
+    Answer(KeeperAnswer),
+    /// The connection ended, for this reason.
     End(String),
-    /// Nothing yet.
+    /// No message in time.
     Silence,
 }
 
-fn next_word(keeper: &mut Connection, patience: Duration) -> Word {
+fn next_word(keeper: &mut KeeperConnection, patience: Duration) -> KeeperReply {
     let began_at = Instant::now();
     loop {
         let left = patience.saturating_sub(began_at.elapsed());
-        let _ = keeper.set_patience(Some(left.max(Duration::from_millis(1))));
+        let _ = keeper.set_timeout(Some(left.max(Duration::from_millis(1))));
         match keeper.next() {
-            Ok(Some(Arrival::Answer(answer))) => return Word::Answer(answer),
-            Ok(Some(Arrival::Output(_) | Arrival::Screen(_) | Arrival::Notice(_))) => {}
-            Ok(None) => return Word::End("it ended".to_owned()),
+            Ok(Some(KeeperMessage::Answer(answer))) => return KeeperReply::Answer(answer),
+            Ok(Some(KeeperMessage::Output(_) | KeeperMessage::Screen(_) | KeeperMessage::Notice(_))) => {}
+            Ok(None) => return KeeperReply::End("it ended".to_owned()),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                return Word::Silence;
+                return KeeperReply::Silence;
             }
-            Err(error) => return Word::End(error.to_string()),
+            Err(error) => return KeeperReply::End(error.to_string()),
         }
     }
 }
 
-/// Whether the helper is up, ours, and on its way to being ready.
-fn gets_ready(ctx: &Ctx, wish: &Wish) -> bool {
-    match ctx.ask(&wish.id, Request::Status) {
-        Ok(Some(Answer::Done { status })) => {
+/// True if the helper runs, this session owns it, and it is getting ready.
+fn gets_ready(ctx: &VerbContext, wish: &HelperPlan) -> bool {
+    match ctx.ask(&wish.id, KeeperRequest::Status) {
+        Ok(Some(KeeperAnswer::Done { status })) => {
             let is_up = matches!(status.state, SessionState::Starting | SessionState::Running);
             is_up && status.helper.as_ref().is_some_and(|helper| !helper.ready && owns(helper, wish))
         }
@@ -216,28 +224,32 @@ fn gets_ready(ctx: &Ctx, wish: &Wish) -> bool {
     }
 }
 
-fn not_ready(wish: &Wish) -> Problem {
+fn not_ready(wish: &HelperPlan) -> Problem {
     let within = Duration::from_millis(wish.terms.ready_within_ms);
     let name = &wish.terms.name;
-    Problem::new(Code::TimedOut, format!("helper `{name}` is not ready within {within:?}; it goes on"))
-        .hint(format!("ask again to wait on; the session owns it until `berth helper release {}`", wish.id))
+    Problem::new(
+        ProblemCode::TimedOut,
+        format!("helper `{name}` is not ready after {within:?}; it goes on starting"),
+    )
+    .hint(format!("ask again to wait on; the session owns it until `berth helper release {}`", wish.id))
 }
 
-fn is_ours(status: &Status, wish: &Wish) -> bool {
+fn is_ours(status: &SessionStatus, wish: &HelperPlan) -> bool {
     status.helper.as_ref().is_some_and(|helper| helper.ready && owns(helper, wish))
 }
 
-fn owns(helper: &HelperStatus, wish: &Wish) -> bool {
+fn owns(helper: &HelperStatus, wish: &HelperPlan) -> bool {
     helper.owners.iter().any(|owner| owner.session == wish.owner.session)
 }
 
-/// Who has ended a run holds the lease a moment longer, to say goodbye; and so does who clears up.
-fn wait_until_free(ctx: &Ctx, id: &SessionId) {
+/// Waits for the lease: a keeper that has ended its run holds it a moment longer to notify its clients, and a process
+/// that clears up after a keeper holds it as well.
+fn wait_until_free(ctx: &VerbContext, id: &SessionId) {
     let started = Instant::now();
     let mut pause = Duration::from_micros(200);
     while ctx.is_kept(id) && started.elapsed() < recover::GOODBYE_PATIENCE {
         if ctx.home.session(id).has_socket() {
-            // Somebody else was faster: there is a new one to join.
+            // Another client was faster: there is a new helper to join.
             return;
         }
         std::thread::sleep(pause);
@@ -245,52 +257,53 @@ fn wait_until_free(ctx: &Ctx, id: &SessionId) {
     }
 }
 
-fn start(ctx: &Ctx, wish: &Wish) -> Result<Tried, Problem> {
+fn start(ctx: &VerbContext, wish: &HelperPlan) -> Result<EnsureAttempt, Problem> {
     wait_until_free(ctx, &wish.id);
     let files = ctx.home.session(&wish.id);
     files.refuse_stranger(wish.terms.name.as_str())?;
     files.make()?;
-    let lock = helpers::starting(&ctx.home, &wish.id)?;
+    let lock = helpers::acquire_start_lock(&ctx.home, &wish.id)?;
     if ctx.is_kept(&wish.id) {
-        return Ok(Tried::Again(None));
+        return Ok(EnsureAttempt::Again(None));
     }
     let (spec, terms, owner) = (wish.spec.clone(), wish.terms.clone(), wish.owner.clone());
-    let request = Request::StartHelper { spec, terms, owner };
-    match start::keeper(&ctx.home, &wish.id, request, ctx.asker()) {
+    let request = KeeperRequest::StartHelper { spec, terms, owner };
+    match spawn_keeper::keeper(&ctx.home, &wish.id, request, ctx.asker()) {
         Ok((mut keeper, _)) => {
             drop(lock);
             second_answer(&mut keeper, wish)
         }
-        // Somebody looks at it, or clears up after a crash; or something of the last run is still there.
-        Err(problem) if problem.code == Code::Held => Ok(Tried::Again(Some(problem))),
+        // Another process examines the helper, or clears up after a crash; or a process of the last run still exists.
+        Err(problem) if problem.code == ProblemCode::Held => Ok(EnsureAttempt::Again(Some(problem))),
         Err(problem) => Err(problem),
     }
 }
 
-/// Waits for the word that it is ready, or never will be.
-fn second_answer(keeper: &mut Connection, wish: &Wish) -> Result<Tried, Problem> {
-    match next_word(keeper, wish.patience()) {
-        Word::Answer(Answer::Done { status }) => Ok(Tried::Ready(status)),
-        Word::Answer(Answer::Problem { problem }) => Err(problem),
-        Word::Answer(other) => Err(odd(&other)),
-        // A keeper that replaces its program drops its connections, and nothing else.
-        Word::End(why) => Ok(Tried::Interrupted(went_away(wish, &why))),
-        Word::Silence => Err(silent(wish)),
+/// Waits until the keeper says that the helper is ready, or has failed.
+fn second_answer(keeper: &mut KeeperConnection, wish: &HelperPlan) -> Result<EnsureAttempt, Problem> {
+    match next_word(keeper, wish.answer_timeout()) {
+        KeeperReply::Answer(KeeperAnswer::Done { status }) => Ok(EnsureAttempt::Ready(status)),
+        KeeperReply::Answer(KeeperAnswer::Problem { problem }) => Err(problem),
+        KeeperReply::Answer(other) => Err(unexpected_answer(&other)),
+        // A keeper that replaces its program disconnects its clients, and does nothing else.
+        KeeperReply::End(why) => Ok(EnsureAttempt::Interrupted(went_away(wish, &why))),
+        KeeperReply::Silence => Err(silent(wish)),
     }
 }
 
-fn silent(wish: &Wish) -> Problem {
+fn silent(wish: &HelperPlan) -> Problem {
     let what = format!("the keeper of helper `{}` does not answer", wish.terms.name);
-    Problem::new(Code::Unreachable, what)
+    Problem::new(ProblemCode::Unreachable, what)
         .hint(format!("`berth helper show {}` shows what is known about it", wish.id))
 }
 
-fn went_away(wish: &Wish, why: &str) -> Problem {
+fn went_away(wish: &HelperPlan, why: &str) -> Problem {
     let name = &wish.terms.name;
     let what = format!("the keeper of helper `{name}` went away before the helper was ready: {why}");
-    Problem::new(Code::Unreachable, what).hint("try again; what it left behind is ended first")
+    Problem::new(ProblemCode::Unreachable, what)
+        .hint("try again; processes that it left behind are ended first")
 }
 
-fn odd(answer: &Answer) -> Problem {
-    Problem::new(Code::Bug, format!("the keeper gave an odd answer: {answer:?}"))
+fn unexpected_answer(answer: &KeeperAnswer) -> Problem {
+    Problem::new(ProblemCode::Bug, format!("the keeper gave an odd answer: {answer:?}"))
 }

@@ -1,35 +1,37 @@
-//! Own a helper no longer.
+//! Releasing a helper: a session stops owning it.
 
 use std::time::{Duration, Instant};
 
-use berth_api::message::{Answer, Request};
-use berth_api::{Code, Problem, Status};
+use berth_api::message::{KeeperAnswer, KeeperRequest};
+use berth_api::{Problem, ProblemCode, SessionStatus};
 use berth_core::{Refusal, SessionId};
-use berth_store::view;
+use berth_store::session_status;
 
 use super::{described, reworded};
-use crate::ctx::Ctx;
+use crate::context::VerbContext;
 
-/// How long a keeper may take in all: end hooks have five seconds.
+/// Time that a keeper may take in all: end hooks have five seconds.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// The longest pause between two attempts.
+/// Limit for the pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Makes a session own a helper no longer; answered when that is recorded.
-pub fn release(helpers: &Ctx, id: &SessionId, owner: &SessionId) -> Result<Status, Problem> {
+/// Makes a session release a helper; returns when that is recorded.
+pub fn release(helpers: &VerbContext, id: &SessionId, owner: &SessionId) -> Result<SessionStatus, Problem> {
     let left = leave(helpers, id, owner).map_err(|problem| reworded(problem, id))?;
     Ok(described(helpers, left))
 }
 
-fn leave(ctx: &Ctx, id: &SessionId, owner: &SessionId) -> Result<Status, Problem> {
+fn leave(ctx: &VerbContext, id: &SessionId, owner: &SessionId) -> Result<SessionStatus, Problem> {
     match ask_to_leave(ctx, id, owner)? {
-        Some(Answer::Done { status }) => Ok(*status),
-        Some(other) => Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}"))),
-        // It does not run. What the last keeper left behind, if it died, is ended on this occasion.
+        Some(KeeperAnswer::Done { status }) => Ok(*status),
+        Some(other) => {
+            Err(Problem::new(ProblemCode::Bug, format!("the keeper gave an odd answer: {other:?}")))
+        }
+        // The helper does not run. Processes that its last keeper left behind are ended on this occasion.
         None => {
             let status = ctx.status(id)?;
-            let sharing = view::history(&ctx.home, id)?.session.sharing;
+            let sharing = session_status::history(&ctx.home, id)?.session.sharing;
             let refusal = match sharing {
                 Some(sharing) if sharing.was_owner(owner) || sharing.is_owner(owner) => return Ok(status),
                 Some(_) => Refusal::NotOwner { owner: owner.clone() },
@@ -40,25 +42,29 @@ fn leave(ctx: &Ctx, id: &SessionId, owner: &SessionId) -> Result<Status, Problem
     }
 }
 
-/// Asks the keeper; `None` if there is none. One that breaks off was leaving, and by now there may be
-/// another one: leaving twice is leaving once.
-fn ask_to_leave(ctx: &Ctx, id: &SessionId, owner: &SessionId) -> Result<Option<Answer>, Problem> {
+/// Asks the keeper; `None` if there is none. A keeper that disconnects was leaving, and by now there may be another
+/// one: leaving twice has the effect of leaving once.
+fn ask_to_leave(
+    ctx: &VerbContext,
+    id: &SessionId,
+    owner: &SessionId,
+) -> Result<Option<KeeperAnswer>, Problem> {
     let began_at = Instant::now();
     let mut pause = Duration::from_millis(1);
     while let Some(mut keeper) = ctx.keeper_of(id)? {
         let left = PATIENCE.saturating_sub(began_at.elapsed());
-        let _ = keeper.set_patience(Some(left.max(Duration::from_millis(1))));
-        match keeper.ask(Request::Leave { owner: owner.to_string() }) {
+        let _ = keeper.set_timeout(Some(left.max(Duration::from_millis(1))));
+        match keeper.ask(KeeperRequest::Leave { owner: owner.to_string() }) {
             Ok(answer) => return Ok(Some(answer)),
-            // Gone, or it has no room for us now.
+            // The keeper is gone, or serves too many clients.
             Err(problem)
-                if matches!(problem.code, Code::Unreachable | Code::Held)
+                if matches!(problem.code, ProblemCode::Unreachable | ProblemCode::Held)
                     && began_at.elapsed() < PATIENCE =>
             {
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
-            Err(problem) if problem.code == Code::Unreachable => {
+            Err(problem) if problem.code == ProblemCode::Unreachable => {
                 return Err(problem.hint("the helper will be released when the session ends; try again"));
             }
             Err(problem) => return Err(problem),

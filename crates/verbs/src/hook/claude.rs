@@ -1,21 +1,21 @@
 //! Claude Code's events in one neutral form.
 //!
-//! Promise: an event of a later version, and one that says nothing about the conversation, is `None`.
+//! Promise: an event of a later version, or one without news about the conversation, is `None`.
 
 use std::path::PathBuf;
 
-use berth_api::hook::{Report, Told};
+use berth_api::hook::{HookEvent, HookReport};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Tools whose question has other answers than yes and no: they are given at the terminal.
+/// Tools whose question has more answers than yes and no: they are answered at the terminal.
 const ASKS_MORE: [&str; 2] = ["AskUserQuestion", "ExitPlanMode"];
-/// What the agent reads of a no without a reason.
+/// The reason that the agent gets with a no, if there is no other.
 const DENIED: &str = "The person who was asked said no.";
 
-/// What all events have in common, and what some have. What is not read is passed over.
+/// Fields that all events have, and fields that some have. Unknown fields are skipped.
 #[derive(Deserialize)]
-struct Event {
+struct ClaudeHookEvent {
     session_id: String,
     transcript_path: Option<PathBuf>,
     cwd: Option<PathBuf>,
@@ -32,16 +32,16 @@ struct Event {
     reason: Option<String>,
 }
 
-/// Of a question alone it matters what the tool was given.
+/// Fields of a question: only a question needs the arguments of the tool.
 #[derive(Deserialize)]
-struct Asked {
+struct ClaudeToolInput {
     tool_input: Option<Value>,
 }
 
-pub(super) fn understand(json: &[u8], at_ms: u64) -> Option<Report> {
-    let event: Event = serde_json::from_slice(json).ok()?;
+pub(super) fn understand(json: &[u8], at_ms: u64) -> Option<HookReport> {
+    let event: ClaudeHookEvent = serde_json::from_slice(json).ok()?;
     let told = told(&event, json)?;
-    Some(Report {
+    Some(HookReport {
         kind: "claude".to_owned(),
         conversation_id: event.session_id,
         transcript: event.transcript_path.filter(|path| path.is_absolute()),
@@ -53,38 +53,40 @@ pub(super) fn understand(json: &[u8], at_ms: u64) -> Option<Report> {
     })
 }
 
-fn told(event: &Event, json: &[u8]) -> Option<Told> {
+fn told(event: &ClaudeHookEvent, json: &[u8]) -> Option<HookEvent> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     Some(match event.hook_event_name.as_str() {
-        "SessionStart" => Told::Started { how: text(&event.source) },
-        "UserPromptSubmit" => Told::Prompt { text: text(&event.prompt) },
-        "PostToolUseFailure" if event.is_interrupt => Told::Interrupted,
-        "PreToolUse" | "PostToolUse" | "PostToolUseFailure" => Told::Tool { name: text(&event.tool_name) },
+        "SessionStart" => HookEvent::Started { how: text(&event.source) },
+        "UserPromptSubmit" => HookEvent::Prompt { text: text(&event.prompt) },
+        "PostToolUseFailure" if event.is_interrupt => HookEvent::Interrupted,
+        "PreToolUse" | "PostToolUse" | "PostToolUseFailure" => {
+            HookEvent::Tool { name: text(&event.tool_name) }
+        }
         "PermissionRequest" => {
             let tool = event.tool_name.as_deref();
             let waits = !tool.is_some_and(|tool| ASKS_MORE.contains(&tool));
-            Told::NeedsYou { what: asked(tool, json), waits }
+            HookEvent::NeedsYou { what: asked(tool, json), waits }
         }
         "Notification" => match event.notification_type.as_deref() {
-            // It was asked by PermissionRequest; older versions tell it only so.
+            // PermissionRequest has reported the question already; older versions report it only here.
             Some("permission_prompt" | "elicitation_dialog") | None => {
-                Told::NeedsYou { what: text(&event.message), waits: false }
+                HookEvent::NeedsYou { what: text(&event.message), waits: false }
             }
-            // It has had nothing to do for a while: if it had, somebody broke it off.
-            Some("idle_prompt") => Told::Interrupted,
+            // The agent was idle for a while: if it had work, a user interrupted it.
+            Some("idle_prompt") => HookEvent::Interrupted,
             Some(_) => return None,
         },
-        "Stop" => Told::Stopped { answer: event.last_assistant_message.clone() },
-        "Interrupt" => Told::Interrupted,
-        "SessionEnd" => Told::Ended { why: text(&event.reason) },
+        "Stop" => HookEvent::Stopped { answer: event.last_assistant_message.clone() },
+        "Interrupt" => HookEvent::Interrupted,
+        "SessionEnd" => HookEvent::Ended { why: text(&event.reason) },
         _ => return None,
     })
 }
 
-/// What a person is asked: the tool, and what it is to do.
+/// The question for a person: the tool, and its purpose.
 fn asked(tool: Option<&str>, json: &[u8]) -> String {
     let tool = tool.unwrap_or("a tool");
-    let input = serde_json::from_slice::<Asked>(json).ok().and_then(|asked| asked.tool_input);
+    let input = serde_json::from_slice::<ClaudeToolInput>(json).ok().and_then(|asked| asked.tool_input);
     let input = input.unwrap_or_default();
     let what =
         ["command", "file_path", "url", "path", "description"].iter().find_map(|key| input[key].as_str());
@@ -100,11 +102,12 @@ pub(super) fn decision(allows: bool, reason: Option<String>) -> String {
     json!({"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": decision}}).to_string()
 }
 
-/// The events of another agent that took over these names. It does not show its question while its hook waits.
-pub(super) fn understand_as(kind: &str, json: &[u8], at_ms: u64) -> Option<Report> {
+/// Parses events of another agent that uses the names of Claude Code. That agent does not show its question while its
+/// hook waits.
+pub(super) fn understand_as(kind: &str, json: &[u8], at_ms: u64) -> Option<HookReport> {
     let mut report = understand(json, at_ms)?;
-    if let Told::NeedsYou { waits, .. } = &mut report.told {
+    if let HookEvent::NeedsYou { waits, .. } = &mut report.told {
         *waits = false;
     }
-    Some(Report { kind: kind.to_owned(), ..report })
+    Some(HookReport { kind: kind.to_owned(), ..report })
 }

@@ -4,33 +4,33 @@
 
 use std::path::PathBuf;
 
-use berth_api::hook::{Report, Told};
+use berth_api::hook::{HookEvent, HookReport};
 use serde::Deserialize;
 
-/// What `notify` is given as its last argument.
+/// The last argument of `notify`.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Notice {
+struct CodexNotice {
     r#type: String,
     thread_id: String,
     cwd: Option<PathBuf>,
     last_assistant_message: Option<String>,
 }
 
-pub(super) fn understand(json: &[u8], at_ms: u64) -> Option<Report> {
+pub(super) fn understand(json: &[u8], at_ms: u64) -> Option<HookReport> {
     if let Some(report) = super::claude::understand_as("codex", json, at_ms) {
         return Some(report);
     }
-    let notice: Notice = serde_json::from_slice(json).ok()?;
+    let notice: CodexNotice = serde_json::from_slice(json).ok()?;
     (notice.r#type == "agent-turn-complete").then_some(())?;
-    Some(Report {
+    Some(HookReport {
         kind: "codex".to_owned(),
         conversation_id: notice.thread_id,
         transcript: None,
         cwd: notice.cwd,
         model: None,
         at_ms,
-        told: Told::Stopped { answer: notice.last_assistant_message },
+        told: HookEvent::Stopped { answer: notice.last_assistant_message },
         held_up: None,
     })
 }

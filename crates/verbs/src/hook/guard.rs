@@ -1,50 +1,24 @@
-//! The guard: of all that have a conversation open one goes on, and the others are told.
+//! Guard: of all processes that have a conversation open one may go on, and the others are warned or held up.
 //!
-//! Promise: whoever had it first goes on, and is never held up by whoever came later; a process is in nobody's way
-//! by what it does itself. Where it cannot be told, the prompt goes out.
-//! Not here: the lock under which this is decided (`super::note`).
+//! Promise: the process that opened the conversation first goes on, and a later one never holds it up; a process never
+//! conflicts with itself. If the order is not known, the prompt goes out.
+//! Not here: the lock under which the guard decides (`super::record_event`).
 //! Start with [`conflict`].
 
 use std::path::Path;
 
-use berth_keeper::holders::{Agent, Holder};
-use berth_keeper::writers::{self, Writer};
-use berth_store::{Home, conversations, view};
+use berth_conversations::foreign_writers::{self, ForeignWriter};
+use berth_conversations::open_conversations::{CallingAgent, OpenConversation};
+use berth_store::{StateDir, conversation_locks, session_status};
 use serde_json::json;
 
-use super::Source;
-use crate::config::Config;
+use super::HookSource;
+use crate::config::{Config, GuardMode as Mode};
 
-/// The variable that counts over the config.
+/// Variable that overrides the config.
 const VARIABLE: &str = "BERTH_GUARD";
 
-/// What the guard does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mode {
-    /// A second writer's prompt does not go out.
-    #[default]
-    Block,
-    /// It goes out, and who sent it is told.
-    Warn,
-    /// Nothing.
-    Off,
-}
-
-impl Mode {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Block, Self::Warn, Self::Off];
-
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Block => "block",
-            Self::Warn => "warn",
-            Self::Off => "off",
-        }
-    }
-}
-
-/// What it shall do here. A config that cannot be read says nothing: a prompt is no place to complain of it.
+/// The mode in effect. A config that cannot be read is ignored: a prompt is no place to complain about it.
 pub fn mode(config: Option<&Path>) -> Mode {
     let said = std::env::var(VARIABLE).ok();
     let said = said.and_then(|said| Mode::ALL.into_iter().find(|mode| mode.name() == said));
@@ -57,100 +31,112 @@ pub fn mode(config: Option<&Path>) -> Mode {
     })
 }
 
-/// Who is in the way.
+/// The other writer of a conversation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Other {
-    /// A session of ours has the right to write it.
+pub enum ConflictingWriter {
+    /// A session of berth that has the right to write the conversation.
     Session {
-        /// What people call it.
+        /// Name of the session, else its id.
         handle: String,
     },
-    /// A process has had it open for longer.
-    Process(Box<Writer>),
-    /// Somebody wrote it since this process read it: what it says next would be a second branch.
-    Newer(Box<Writer>),
+    /// A process that has had the conversation open for longer.
+    Process(Box<ForeignWriter>),
+    /// A process wrote the conversation after this one read it: the next prompt here would begin a second branch.
+    Newer(Box<ForeignWriter>),
 }
 
-/// Those that have this conversation open by the agent's own list, and that no hook ever told of: they were there before
-/// hooks were, or have none.
-pub fn unheard(others: &[Holder], mine: &Holder, agent: &Agent) -> Vec<Writer> {
-    // Who has hooks tells itself what it has open, and the list may be ahead of that.
+/// Processes that have this conversation open by the agent's own list, and that never reported through a hook: they are
+/// older than the hooks, or have none.
+pub fn writers_without_hook(
+    others: &[OpenConversation],
+    mine: &OpenConversation,
+    agent: &CallingAgent,
+) -> Vec<ForeignWriter> {
+    // An agent with hooks reports what it has open, and the list may be ahead of that.
     let tells = |pid: u32| others.iter().any(|other| other.identity.pid == pid && other.is_alive());
     let is_known = |pid: u32| pid == mine.identity.pid || agent.above.contains(&pid) || tells(pid);
     let env = |name: &str| std::env::var_os(name);
-    writers::listed(&mine.kind, &mine.conversation_id, env, is_known).unwrap_or_default()
+    foreign_writers::listed(&mine.kind, &mine.conversation_id, env, is_known).unwrap_or_default()
 }
 
-/// A process, as a record has it.
-pub fn pid_and_start(writer: &Writer) -> (u32, u64) {
+/// Process id and start time of a writer, as a record has them.
+pub fn pid_and_start(writer: &ForeignWriter) -> (u32, u64) {
     (writer.identity.pid, writer.identity.start_ticks)
 }
 
-/// Looks for whoever is in the way of this one among all `others`, and those that no hook tells of (see [`unheard`]).
-/// Who asks holds the lock of all records.
+/// Finds a writer that is in the way of this one, among all `others` and among those that no hook reports (see
+/// [`writers_without_hook`]). The caller holds the lock of all records.
 pub fn conflict(
     root: &Path,
-    others: &[Holder],
-    unheard: Vec<Writer>,
-    mine: &Holder,
-    agent: &Agent,
-) -> Option<Other> {
-    if let Some(id) = conversations::held_by(&Home::at(root.to_owned()), &mine.kind, &mine.conversation_id)
+    others: &[OpenConversation],
+    unheard: Vec<ForeignWriter>,
+    mine: &OpenConversation,
+    agent: &CallingAgent,
+) -> Option<ConflictingWriter> {
+    if let Some(id) =
+        conversation_locks::held_by(&StateDir::at(root.to_owned()), &mine.kind, &mine.conversation_id)
         && agent.session.as_deref() != Some(id.as_str())
     {
-        let home = Home::open(root.to_owned()).ok();
-        let status = home.and_then(|home| view::status(&home, &id).ok());
+        let home = StateDir::open(root.to_owned()).ok();
+        let status = home.and_then(|home| session_status::status(&home, &id).ok());
         let handle = status.map_or_else(|| id.to_string(), |status| status.handle().to_owned());
-        return Some(Other::Session { handle });
+        return Some(ConflictingWriter::Session { handle });
     }
     let of_it = || others.iter().filter(|other| other.is_of_one_with(mine));
     let first = of_it().filter(|other| other.rank() < mine.rank() && other.is_open());
     if let Some(first) = first.min_by_key(|other| other.rank()) {
-        return Some(in_the_way(root, first));
+        return Some(describe_conflict(root, first));
     }
-    // When a process opened it the list does not say, and it may be older than what it has open. But it was there when
-    // we came, or it was not.
+    // The list does not say when a process opened the conversation, and the process may be older than that. But it
+    // either had the conversation open when this agent came, or it did not.
     let first = unheard.into_iter().filter(|other| mine.was_open_in.contains(&pid_and_start(other)));
     if let Some(first) = first.min_by_key(|other| other.since_ms) {
-        return Some(Other::Process(Box::new(first)));
+        return Some(ConflictingWriter::Process(Box::new(first)));
     }
     let newer = others.iter().filter_map(|other| Some((other.wrote_unread_by(mine)?, other)));
-    newer.max_by_key(|(at, _)| *at).map(|(_, newer)| Other::Newer(Box::new(Writer::holding(newer))))
+    newer
+        .max_by_key(|(at, _)| *at)
+        .map(|(_, newer)| ConflictingWriter::Newer(Box::new(ForeignWriter::holding(newer))))
 }
 
-/// A holder, as what people know it by.
-fn in_the_way(root: &Path, holder: &Holder) -> Other {
+/// A holder in the form for messages.
+fn describe_conflict(root: &Path, holder: &OpenConversation) -> ConflictingWriter {
     let handle = holder.session.as_ref().and_then(|session| {
-        let home = Home::open(root.to_owned()).ok()?;
+        let home = StateDir::open(root.to_owned()).ok()?;
         let id = home.find(session).ok()?;
-        Some(view::status(&home, &id).ok()?.handle().to_owned())
+        Some(session_status::status(&home, &id).ok()?.handle().to_owned())
     });
     match handle {
-        Some(handle) => Other::Session { handle },
-        None => Other::Process(Box::new(Writer::holding(holder))),
+        Some(handle) => ConflictingWriter::Session { handle },
+        None => ConflictingWriter::Process(Box::new(ForeignWriter::holding(holder))),
     }
 }
 
-/// What is said to who came second.
-pub fn words(other: &Other, mine: &Holder, is_prompt: bool, mode: Mode) -> String {
+/// The message to the second writer.
+pub fn conflict_message(
+    other: &ConflictingWriter,
+    mine: &OpenConversation,
+    is_prompt: bool,
+    mode: Mode,
+) -> String {
     let id = &mine.conversation_id;
     let copy = match mine.kind.as_str() {
         "claude" => format!("claude --resume {id} --fork-session"),
         kind => format!("{kind} fork {id}"),
     };
     let (what, ways) = match other {
-        Other::Session { handle } => (
+        ConflictingWriter::Session { handle } => (
             format!("berth session `{handle}` writes this conversation already"),
             vec![format!("go on there: berth attach {handle}"), format!("end it: berth stop {handle}")],
         ),
-        Other::Process(writer) => (
+        ConflictingWriter::Process(writer) => (
             format!("this conversation is open elsewhere already: {}", writer.line()),
             vec![
-                "go on there, or close that one first".to_owned(),
-                format!("bring it under berth, which ends that one: berth adopt {id} --take"),
+                "go on there, or close it there first".to_owned(),
+                format!("bring it under berth, which ends the other process: berth adopt {id} --take"),
             ],
         ),
-        Other::Newer(writer) => (
+        ConflictingWriter::Newer(writer) => (
             format!("this conversation was written elsewhere since it was opened here: {}", writer.line()),
             vec![format!("read it again, in here: /resume {id}")],
         ),
@@ -167,18 +153,18 @@ pub fn words(other: &Other, mine: &Holder, is_prompt: bool, mode: Mode) -> Strin
     text
 }
 
-/// The same in the form that agent reads. They show a reason to the person, in their interface and in a pipe; what
-/// stands on standard error is shown with the whole command of the hook before it.
-pub fn json(agent: Source, blocks: bool, text: &str) -> String {
+/// The message in the form that the agent reads. Agents show a reason to the user, in their interface and in a pipe;
+/// text on standard error is shown after the whole command of the hook.
+pub fn json(agent: HookSource, blocks: bool, text: &str) -> String {
     let said = match (blocks, agent) {
-        (true, Source::Claude) => json!({
+        (true, HookSource::Claude) => json!({
             "decision": "block",
             "reason": text,
             "hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "suppressOriginalPrompt": true},
         }),
-        // It takes an answer with a word it does not know for none, and the prompt goes out.
-        (true, Source::Codex) => json!({"decision": "block", "reason": text}),
-        (false, Source::Claude | Source::Codex) => json!({"systemMessage": text}),
+        // Codex ignores an answer with an unknown word, and the prompt goes out.
+        (true, HookSource::Codex) => json!({"decision": "block", "reason": text}),
+        (false, HookSource::Claude | HookSource::Codex) => json!({"systemMessage": text}),
     };
     said.to_string()
 }

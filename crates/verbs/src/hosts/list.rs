@@ -1,126 +1,124 @@
-//! The sessions of other hosts, now or as they were last known.
+//! Sessions of other hosts: the current ones, or the last known ones.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use berth_api::{Code, Problem, Status, Timestamp};
+use berth_api::{Problem, ProblemCode, SessionStatus, Timestamp};
+use berth_config::hosts::{MAX_ANSWER_BYTES, load_snapshot};
 use berth_core::SessionId;
-use berth_store::Home;
+use berth_store::StateDir;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::ssh::{self, Asking};
-use super::{Host, Known, all, known, remember};
+use super::ssh::{self, PasswordPrompt};
+use super::{HostSnapshot, RemoteHost, all, save_snapshot};
 
-/// How long a host may take before it is away.
+/// Time after which a silent host counts as unreachable.
 pub const PATIENCE: Duration = Duration::from_secs(15);
-/// The most sessions of one host: it is somebody else's machine, and what it says is kept in memory and on disk.
+/// Limit for the sessions of one host: the other machine may be hostile, and its answer is kept in memory and on disk.
 pub const MAX_SESSIONS: usize = 2000;
-/// The largest answer: that many sessions, with some words about each.
-pub(super) const MAX_ANSWER_BYTES: u64 = 8 * 1024 * 1024;
-/// How much of what ssh complains about is kept.
+/// Limit for the error output of ssh that is kept.
 const MAX_COMPLAINT_BYTES: u64 = 4 * 1024;
-/// How long is listened to it, if it gave no answer.
+/// Time to wait for that output after a failure.
 const COMPLAINT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is known of a host.
+/// State of a host.
 #[derive(Clone, Debug, Serialize)]
-pub struct Look {
-    /// Which.
+pub struct HostStatus {
+    /// Name and address, as they were configured.
     #[serde(flatten)]
-    pub host: Host,
-    /// Why nothing newer is known.
+    pub host: RemoteHost,
+    /// Reason why the host did not answer; the state is the last known one then.
     pub away: Option<String>,
-    /// How old what is known is.
+    /// Age of the state in milliseconds; null if no state is known.
     pub age_ms: Option<u64>,
-    /// berth's version there.
+    /// Version of berth on that host.
     pub version: Option<String>,
-    /// What differs between the two versions, if they are not the same.
+    /// Difference between the two versions, if there is one.
     pub skew: Option<String>,
-    /// Its sessions.
-    pub sessions: Vec<Status>,
-    /// How many it has besides these: see [`MAX_SESSIONS`].
+    /// Sessions of the host.
+    pub sessions: Vec<SessionStatus>,
+    /// Number of further sessions: see [`MAX_SESSIONS`].
     pub beyond: u64,
 }
 
-/// Looks at one host. One that is away is what it last was.
-pub fn look(home: &Home, host: &Host, asking: Asking, patience: Duration) -> Look {
+/// Asks one host. An unreachable host has its last known state.
+pub fn look(home: &StateDir, host: &RemoteHost, asking: PasswordPrompt, patience: Duration) -> HostStatus {
     let (away, known) = match ask(host, asking, patience) {
         Ok(now) => {
-            remember(home, host, &now);
+            save_snapshot(home, host, &now);
             (None, Some(now))
         }
-        Err(problem) => (Some(problem.what), known(home, host)),
+        Err(problem) => (Some(problem.what), load_snapshot(home, host)),
     };
     let now_ms = berth_host::clock::wall_ms();
     let age_ms = known.as_ref().map(|known| now_ms.saturating_sub(known.at.0));
     let version = known.as_ref().map(|known| known.version.clone());
     let skew = version.as_deref().and_then(skew);
     let (sessions, beyond) = known.map_or((vec![], 0), |known| (known.sessions, known.beyond));
-    Look { host: host.clone(), away, age_ms, version, skew, sessions, beyond }
+    HostStatus { host: host.clone(), away, age_ms, version, skew, sessions, beyond }
 }
 
-/// Looks at all hosts that were added, at the same time.
-pub fn look_at_all(home: &Home, patience: Duration) -> Result<Vec<Look>, Problem> {
+/// Asks all hosts that were added, in parallel.
+pub fn look_at_all(home: &StateDir, patience: Duration) -> Result<Vec<HostStatus>, Problem> {
     let hosts = all(home)?;
     Ok(std::thread::scope(|scope| {
         let looking: Vec<_> = hosts
             .iter()
-            .map(|host| scope.spawn(move || look(home, host, Asking::Nobody, patience)))
+            .map(|host| scope.spawn(move || look(home, host, PasswordPrompt::Nobody, patience)))
             .collect();
         let looked = looking.into_iter().map(|thread| thread.join());
         looked.map(|looked| looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     }))
 }
 
-/// What to say when the two sides are not of the same version.
+/// The message about two different versions.
 pub fn skew(there: &str) -> Option<String> {
     let here = env!("CARGO_PKG_VERSION");
     (there != here).then(|| format!("berth is {there} there and {here} here"))
 }
 
 /// Asks a host for its version and its sessions.
-pub fn ask(host: &Host, asking: Asking, patience: Duration) -> Result<Known, Problem> {
+pub fn ask(host: &RemoteHost, asking: PasswordPrompt, patience: Duration) -> Result<HostSnapshot, Problem> {
     let mut command = ssh::command(host, asking, &["proxy".to_owned()])?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| ssh::no_ssh(&error))?;
     let (told, heard) = mpsc::channel();
     let talk = conversation(&mut child);
-    let complaint = child.stderr.take().map(Complaint::listen);
-    // Whoever does not answer in time is not waited for: its end, below, ends this.
+    let complaint = child.stderr.take().map(SshStderr::listen);
+    // A thread that gets no answer in time is not waited for: the end of ssh, below, ends it.
     std::thread::spawn(move || told.send(talk.and_then(|mut talk| talk.both())));
     let answer = match heard.recv_timeout(patience) {
         Ok(answer) => answer,
         Err(_) => {
             let _ = child.kill();
             let _ = child.wait();
-            let what = format!("{} did not answer within {} s", host.target, patience.as_secs());
-            return Err(
-                Problem::new(Code::Unreachable, what).hint(format!("`ssh {} true` has to work", host.target))
-            );
+            let what = format!("{} gave no answer within {} s", host.target, patience.as_secs());
+            return Err(Problem::new(ProblemCode::Unreachable, what)
+                .hint(format!("check that `ssh {} true` works", host.target)));
         }
     };
-    // Only what went wrong is worth waiting for a reason.
+    // Only a failure is worth waiting for a reason.
     let said = answer.as_ref().err().and(complaint).map_or_else(String::new, |complaint| complaint.whole());
     let _ = child.kill();
     let exit = child.wait().ok().and_then(|status| status.code());
     answer.map_err(|error| match exit {
         Some(ssh::SSH_FAILED | ssh::NOT_THERE) => ssh::failure(host, exit, &said),
         Some(_) | None => Problem::new(
-            Code::Unreachable,
+            ProblemCode::Unreachable,
             format!("berth on {} gave no answer: {error}; {said}", host.target),
         )
         .hint(format!("`berth --host {} doctor` may tell why; is berth there too old?", host.name)),
     })
 }
 
-/// What ssh says on standard error. It may stay open for long after ssh is gone: a master that it left behind for the
-/// next connection has it, too.
-struct Complaint(mpsc::Receiver<Vec<u8>>);
+/// Error output of ssh. It may stay open long after ssh has ended: a master process for the next connection keeps it
+/// open.
+struct SshStderr(mpsc::Receiver<Vec<u8>>);
 
-impl Complaint {
+impl SshStderr {
     fn listen(stderr: ChildStderr) -> Self {
         let (told, heard) = mpsc::channel();
         std::thread::spawn(move || {
@@ -134,7 +132,7 @@ impl Complaint {
         Self(heard)
     }
 
-    /// All of it, from one that is ending.
+    /// The whole output of an ssh that is ending.
     fn whole(&self) -> String {
         let until = Instant::now() + COMPLAINT_PATIENCE;
         let left = || until.saturating_duration_since(Instant::now());
@@ -143,50 +141,50 @@ impl Complaint {
     }
 }
 
-fn conversation(child: &mut Child) -> io::Result<Talk> {
+fn conversation(child: &mut Child) -> io::Result<SshHttp> {
     let ends = child.stdin.take().zip(child.stdout.take());
     let (write, read) = ends.ok_or_else(|| io::Error::other("ssh has no ends"))?;
-    Ok(Talk { write: Box::new(write), read: BufReader::new(Box::new(read)) })
+    Ok(SshHttp { write: Box::new(write), read: BufReader::new(Box::new(read)) })
 }
 
-/// HTTP on the two ends of ssh.
-struct Talk {
+/// HTTP over the input and output of ssh.
+struct SshHttp {
     write: Box<dyn Write + Send>,
     read: BufReader<Box<dyn Read + Send>>,
 }
 
 #[derive(Deserialize)]
-struct Health {
+struct RemoteHealth {
     version: String,
 }
 
 #[derive(Deserialize)]
-struct Sessions {
-    sessions: Listed,
+struct RemoteSessions {
+    sessions: BoundedSessions,
 }
 
-/// As many sessions as are kept, and how many there are besides. What has no id is none: every field of a [`Status`] may
-/// be left out, and three bytes must not become a session.
+/// As many sessions as are kept, and the number of the others. An entry without an id is skipped: every field of a
+/// [`SessionStatus`] may be left out, and three bytes must not become a session.
 #[derive(Default, Debug)]
-struct Listed {
-    kept: Vec<Status>,
+struct BoundedSessions {
+    kept: Vec<SessionStatus>,
     beyond: u64,
 }
 
-impl<'de> Deserialize<'de> for Listed {
+impl<'de> Deserialize<'de> for BoundedSessions {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Counting;
-        impl<'de> Visitor<'de> for Counting {
-            type Value = Listed;
+        struct BoundedSessionsVisitor;
+        impl<'de> Visitor<'de> for BoundedSessionsVisitor {
+            type Value = BoundedSessions;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("a list of sessions")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Listed, A::Error> {
-                let mut some = Listed::default();
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<BoundedSessions, A::Error> {
+                let mut some = BoundedSessions::default();
                 while some.kept.len() < MAX_SESSIONS {
-                    let Some(status) = list.next_element::<Status>()? else { return Ok(some) };
+                    let Some(status) = list.next_element::<SessionStatus>()? else { return Ok(some) };
                     some.kept.extend(Some(status).filter(|status| SessionId::parse(&status.id).is_some()));
                 }
                 while list.next_element::<IgnoredAny>()?.is_some() {
@@ -195,17 +193,17 @@ impl<'de> Deserialize<'de> for Listed {
                 Ok(some)
             }
         }
-        from.deserialize_seq(Counting)
+        from.deserialize_seq(BoundedSessionsVisitor)
     }
 }
 
-impl Talk {
-    fn both(&mut self) -> io::Result<Known> {
-        let health: Health = serde_json::from_slice(&self.get("/healthz")?)?;
-        let listed: Sessions = serde_json::from_slice(&self.get("/v1/sessions?all=true")?)?;
+impl SshHttp {
+    fn both(&mut self) -> io::Result<HostSnapshot> {
+        let health: RemoteHealth = serde_json::from_slice(&self.get("/healthz")?)?;
+        let listed: RemoteSessions = serde_json::from_slice(&self.get("/v1/sessions?all=true")?)?;
         let at = Timestamp(berth_host::clock::wall_ms());
-        let Listed { kept, beyond } = listed.sessions;
-        Ok(Known { at, version: health.version, sessions: kept, beyond })
+        let BoundedSessions { kept, beyond } = listed.sessions;
+        Ok(HostSnapshot { at, version: health.version, sessions: kept, beyond })
     }
 
     fn get(&mut self, path: &str) -> io::Result<Vec<u8>> {
@@ -226,7 +224,7 @@ impl Talk {
         }
         let length = length.ok_or_else(|| odd("an answer without end"))?;
         if length > MAX_ANSWER_BYTES {
-            return Err(odd(&format!("an answer of {length} bytes, and {MAX_ANSWER_BYTES} are the most")));
+            return Err(odd(&format!("an answer of {length} bytes; at most {MAX_ANSWER_BYTES} are allowed")));
         }
         let mut body = Vec::new();
         self.read.by_ref().take(length).read_to_end(&mut body)?;
@@ -236,7 +234,7 @@ impl Talk {
         Ok(body)
     }
 
-    /// One line of a head. What the other side's shell says at login is not HTTP, and is said as it is.
+    /// One line of a head. Text that a login shell prints is not HTTP, and is passed on in the error.
     fn line(&mut self) -> io::Result<String> {
         const LONGEST: u64 = 16 * 1024;
         let mut line = String::new();

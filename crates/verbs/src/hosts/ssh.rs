@@ -1,44 +1,45 @@
-//! The way to another host: `ssh TARGET berth proxy …`.
+//! Ssh command for another host: `ssh TARGET berth proxy …`.
 //!
-//! Promise: what is said to the other side's shell means there what it means here, whatever is in it; whoever has
-//! no terminal is never asked for a password.
+//! Promise: the shell on the other side passes every argument on unchanged, whatever is in it; without a terminal ssh
+//! never asks for a password.
 //! Start with [`command`].
 
 use std::process::Command;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 
-use super::Host;
+use super::RemoteHost;
 use crate::config::Config;
 
-/// What ssh exits with when it did not get there.
+/// Exit code of ssh if it did not reach the host.
 pub const SSH_FAILED: i32 = 255;
-/// What a shell exits with when there is no such program.
+/// Exit code of a shell if the program does not exist.
 pub const NOT_THERE: i32 = 127;
 
-/// Who may be asked for a password or a passphrase.
+/// Party that ssh may ask for a password or a passphrase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asking {
-    /// A person at a terminal, who also gets one on the other side.
+pub enum PasswordPrompt {
+    /// A user at a terminal, who also gets a terminal on the other side.
     Terminal,
-    /// A person, who needs no terminal on the other side.
+    /// A user, who needs no terminal on the other side.
     Person,
-    /// Nobody.
+    /// No party: ssh runs in batch mode.
     Nobody,
 }
 
-/// ssh with everything but where its ends go. `words` is what berth is told there.
-pub fn command(host: &Host, asking: Asking, words: &[String]) -> Result<Command, Problem> {
+/// The ssh command without its input and output. `words` are the arguments of berth on the other side.
+pub fn command(host: &RemoteHost, asking: PasswordPrompt, words: &[String]) -> Result<Command, Problem> {
     let ssh = &Config::load()?.hosts.ssh;
-    let (program, options) = ssh.split_first().ok_or_else(|| Problem::new(Code::Bug, "no ssh is named"))?;
+    let (program, options) =
+        ssh.split_first().ok_or_else(|| Problem::new(ProblemCode::Bug, "no ssh program is configured"))?;
     let mut command = Command::new(program);
     command.args(options);
     match asking {
-        Asking::Terminal => command.arg("-t"),
-        Asking::Person => command.arg("-T"),
-        Asking::Nobody => command.args(["-T", "-o", "BatchMode=yes"]),
+        PasswordPrompt::Terminal => command.arg("-t"),
+        PasswordPrompt::Person => command.arg("-T"),
+        PasswordPrompt::Nobody => command.args(["-T", "-o", "BatchMode=yes"]),
     };
-    // A link that is dead is noticed, by the one who waits at its end.
+    // Keep-alives end a dead connection, so that the waiting side notices.
     command.args(["-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"]);
     let said = std::iter::once(&host.berth).chain(words).map(|word| quoted(word));
     command.args(["--", &host.target, &said.collect::<Vec<_>>().join(" ")]);
@@ -46,7 +47,7 @@ pub fn command(host: &Host, asking: Asking, words: &[String]) -> Result<Command,
     Ok(command)
 }
 
-/// A word as every shell takes it.
+/// A quoted argument that every shell reads unchanged.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
     // A word that begins with `=` or contains `~` first is special to some shells.
@@ -56,27 +57,30 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// ssh could not be started at all.
+/// The error of an ssh that could not be started.
 pub fn no_ssh(error: &std::io::Error) -> Problem {
-    Problem::new(Code::Refused, format!("ssh cannot be started: {error}"))
+    Problem::new(ProblemCode::Refused, format!("ssh cannot be started: {error}"))
         .hint("install an OpenSSH client, or name another one with `hosts.ssh` in the config")
 }
 
-/// What it means that ssh ended with this, if it was not berth that did.
-pub fn failure(host: &Host, exit: Option<i32>, said: &str) -> Problem {
+/// The error for an exit code of ssh, if it is not an exit code of berth.
+pub fn failure(host: &RemoteHost, exit: Option<i32>, said: &str) -> Problem {
     let said = said.trim();
     let why = if said.is_empty() { String::new() } else { format!(": {said}") };
     match exit {
-        Some(NOT_THERE) => {
-            Problem::new(Code::Unreachable, format!("there is no `{}` on {}{why}", host.berth, host.target))
-                .hint(format!(
-                    "put it there (`scp $(command -v berth) {}:.local/bin/`), or say where it is: \
+        Some(NOT_THERE) => Problem::new(
+            ProblemCode::Unreachable,
+            format!("there is no `{}` on {}{why}", host.berth, host.target),
+        )
+        .hint(format!(
+            "put it there (`scp $(command -v berth) {}:.local/bin/`), or say where it is: \
              `berth hosts add {} --replace --berth PATH`",
-                    host.target, host.target
-                ))
+            host.target, host.target
+        )),
+        Some(_) | None => {
+            Problem::new(ProblemCode::Unreachable, format!("{} cannot be reached{why}", host.target))
+                .hint(format!("check that `ssh {} true` works", host.target))
         }
-        Some(_) | None => Problem::new(Code::Unreachable, format!("{} cannot be reached{why}", host.target))
-            .hint(format!("`ssh {} true` has to work", host.target)),
     }
 }
 
@@ -85,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_to_the_other_shell_arrives_as_it_is() {
+    fn arguments_arrive_unchanged_at_the_other_shell() {
         let odd =
             ["", "a b", "it's", "$(id)", "`id`", "a\nb", "!x", "*", "~", "=ls", "\\", "\"", "日本 🙂", "-x"];
         for word in odd {

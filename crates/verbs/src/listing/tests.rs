@@ -1,82 +1,96 @@
-use super::{Extent, Filter, Order, RECENT_MS, Seen, is_like, rank};
-use berth_api::status::{Timestamp, What};
-use berth_api::{SessionState, Status};
-use berth_store::view::Brief;
+use super::{ListExtent, ListOrder, ListingEntry, RECENT_MS, SessionFilter, is_like, rank};
+use berth_api::status::{SpecView, Timestamp};
+use berth_api::{SessionState, SessionStatus};
+use berth_store::session_status::StatusSummary;
 
 const NOW_MS: u64 = 10 * RECENT_MS;
 
-fn status(state: impl Into<SessionState>) -> Status {
-    let what = What {
+fn status(state: impl Into<SessionState>) -> SessionStatus {
+    let what = SpecView {
         command: vec!["/usr/bin/claude".to_owned()],
         cwd: "/home/me/code/berth".to_owned(),
         agent: Some("helper-bot".to_owned()),
-        ..What::default()
+        ..SpecView::default()
     };
-    Status {
+    SessionStatus {
         id: "0a1b2c3d4e5f".to_owned(),
         name: Some("fix-login".to_owned()),
         state: state.into(),
         tags: vec!["work".to_owned(), "late".to_owned()],
         ended_at: Some(Timestamp(NOW_MS - RECENT_MS)),
         what,
-        ..Status::default()
+        ..SessionStatus::default()
     }
 }
 
-fn is_shown(filter: &Filter, status: &Status) -> bool {
-    filter.place(&Brief::from(status), NOW_MS).is_none()
+fn is_shown(filter: &SessionFilter, status: &SessionStatus) -> bool {
+    filter.place(&StatusSummary::from(status), NOW_MS).is_none()
 }
 
 #[test]
-fn what_is_over_for_long_or_put_away_is_counted_until_it_is_asked_for() {
-    let recent = Filter::default();
-    assert!(matches!(recent.place(&Brief::from(&status("stopped")), NOW_MS), Some(Seen::Older)));
-    assert!(recent.place(&Brief::from(&status("stopped")), NOW_MS - 1).is_none());
-    assert!(matches!(recent.place(&Brief::from(&status("archived")), NOW_MS), Some(Seen::Archived)));
-    // A loss is never too old: nobody has taken note of it yet.
+fn old_and_archived_sessions_are_only_counted_unless_they_are_asked_for() {
+    let recent = SessionFilter::default();
+    assert!(matches!(
+        recent.place(&StatusSummary::from(&status("stopped")), NOW_MS),
+        Some(ListingEntry::Older)
+    ));
+    assert!(recent.place(&StatusSummary::from(&status("stopped")), NOW_MS - 1).is_none());
+    assert!(matches!(
+        recent.place(&StatusSummary::from(&status("archived")), NOW_MS),
+        Some(ListingEntry::Archived)
+    ));
+    // A loss is never too old: no user has seen it yet.
     assert!(is_shown(&recent, &status("lost")) && is_shown(&recent, &status("idle")));
-    let all = Filter { extent: Extent::All, ..Filter::default() };
+    let all = SessionFilter { extent: ListExtent::All, ..SessionFilter::default() };
     assert!(SessionState::ALL.into_iter().all(|state| is_shown(&all, &status(state))));
-    let archived = Filter { extent: Extent::Archived, ..Filter::default() };
+    let archived = SessionFilter { extent: ListExtent::Archived, ..SessionFilter::default() };
     let shown = SessionState::ALL.into_iter().filter(|state| is_shown(&archived, &status(state.clone())));
     assert!(shown.eq([SessionState::Archived]));
-    let named = Filter { states: vec![SessionState::Stopped, SessionState::Archived], ..Filter::default() };
+    let named = SessionFilter {
+        states: vec![SessionState::Stopped, SessionState::Archived],
+        ..SessionFilter::default()
+    };
     let shown = SessionState::ALL.into_iter().filter(|state| is_shown(&named, &status(state.clone())));
     assert!(shown.eq([SessionState::Stopped, SessionState::Archived]));
 }
 
 #[test]
 fn conditions_hold_together_and_each_can_fail() {
-    let whole = Filter {
+    let whole = SessionFilter {
         states: vec![SessionState::Idle],
         agent: Some("claude".to_owned()),
         under: Some("/home/me/code".into()),
         tags: vec!["work".to_owned(), "late".to_owned()],
         name: Some("fix-*".to_owned()),
-        ..Filter::default()
+        ..SessionFilter::default()
     };
     assert!(is_shown(&whole, &status("idle")));
-    assert!(is_shown(&Filter { agent: Some("helper-bot".to_owned()), ..whole.clone() }, &status("idle")));
+    assert!(is_shown(
+        &SessionFilter { agent: Some("helper-bot".to_owned()), ..whole.clone() },
+        &status("idle")
+    ));
     let failing = [
-        Filter { states: vec![SessionState::Working], ..whole.clone() },
-        Filter { agent: Some("codex".to_owned()), ..whole.clone() },
-        Filter { under: Some("/home/me/co".into()), ..whole.clone() },
-        Filter { tags: vec!["work".to_owned(), "play".to_owned()], ..whole.clone() },
-        Filter { name: Some("login*".to_owned()), ..whole.clone() },
+        SessionFilter { states: vec![SessionState::Working], ..whole.clone() },
+        SessionFilter { agent: Some("codex".to_owned()), ..whole.clone() },
+        SessionFilter { under: Some("/home/me/co".into()), ..whole.clone() },
+        SessionFilter { tags: vec!["work".to_owned(), "play".to_owned()], ..whole.clone() },
+        SessionFilter { name: Some("login*".to_owned()), ..whole.clone() },
     ];
     for filter in failing {
         assert!(!is_shown(&filter, &status("idle")), "{filter:?}");
     }
-    let nameless = Status { name: None, ..status("idle") };
+    let nameless = SessionStatus { name: None, ..status("idle") };
     assert!(!is_shown(&whole, &nameless));
 }
 
 #[test]
-fn who_needs_somebody_comes_first_and_among_equals_the_last_active() {
-    let at = |state: SessionState, ms: u64| Status { last_activity_at: Timestamp(ms), ..status(state) };
-    let mut sessions: Vec<Status> = SessionState::ALL.into_iter().rev().map(|state| at(state, 5)).collect();
+fn sessions_that_need_a_user_come_first_and_among_equals_the_last_active() {
+    let at =
+        |state: SessionState, ms: u64| SessionStatus { last_activity_at: Timestamp(ms), ..status(state) };
+    let mut sessions: Vec<SessionStatus> =
+        SessionState::ALL.into_iter().rev().map(|state| at(state, 5)).collect();
     sessions.push(at(SessionState::Idle, 9));
-    Order::State.sort(&mut sessions);
+    ListOrder::State.sort(&mut sessions);
     let states: Vec<(&SessionState, u64)> =
         sessions.iter().map(|status| (&status.state, status.last_activity_at.0)).collect();
     assert_eq!(states[..2], [(&SessionState::NeedsYou, 5), (&SessionState::Lost, 5)]);

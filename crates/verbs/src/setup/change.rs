@@ -1,33 +1,33 @@
-//! One file before and after.
+//! Change of one file: its text before and after.
 //!
-//! Promise: it is written whole or not at all; it keeps its mode and its owner; a link stays a link. Who changed the
-//! file since it was read is not overwritten.
+//! Promise: the file is written whole or not at all; it keeps its mode and its owner; a link stays a link. A file that
+//! changed since it was read is not overwritten.
 
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 
-/// What a file of ours may be read by.
+/// Mode of a new file: only its owner may read it.
 const NEW_MODE: u32 = 0o600;
 
-/// What happens to a file.
+/// Change of one file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Change {
-    /// Which.
+pub struct FileEdit {
+    /// Path of the file.
     pub path: PathBuf,
-    /// What is in it; `None`: it is not there.
+    /// Text before the change; `None` if the file does not exist.
     pub before: Option<String>,
-    /// What shall be in it; `None`: it goes away.
+    /// Text after the change; `None` if the file is to be removed.
     pub after: Option<String>,
-    /// The agent's own directory. It stays, and so does what is above it.
+    /// The agent's own directory. It stays, and so does every directory above it.
     pub agent_dir: PathBuf,
 }
 
-impl Change {
-    /// Shown as people know it: what goes and what comes, between what stays.
+impl FileEdit {
+    /// The change as a unified diff.
     pub fn diff(&self) -> String {
         let lines = |text: &Option<String>| -> Vec<String> {
             text.as_deref().unwrap_or_default().lines().map(str::to_owned).collect()
@@ -52,16 +52,16 @@ impl Change {
         text
     }
 
-    /// Makes it so.
+    /// Makes the change.
     pub(super) fn make(&self) -> Result<(), Problem> {
         self.is_as_it_was()?;
         let cannot = |error: io::Error| {
-            Problem::new(Code::Refused, format!("cannot change {}: {error}", self.path.display()))
+            Problem::new(ProblemCode::Refused, format!("cannot change {}: {error}", self.path.display()))
                 .hint("--dry-run prints the change, to make it by hand")
         };
         match &self.after {
             Some(text) => {
-                let written = Written::beside(&self.path, text).map_err(cannot)?;
+                let written = StagedFile::beside(&self.path, text).map_err(cannot)?;
                 // Writing takes a while, and the agent may save its settings meanwhile.
                 self.is_as_it_was()?;
                 written.put_in_place().map_err(cannot)?;
@@ -69,7 +69,7 @@ impl Change {
             None => fs::remove_file(&self.path).map_err(cannot)?,
         }
         if self.after.is_none() {
-            // Directories that were made for it; none goes away while something is in it.
+            // Directories that were made for the file; none is removed while it contains something.
             let is_below = |dir: &&Path| dir.starts_with(&self.agent_dir) && *dir != self.agent_dir;
             for dir in self.path.ancestors().skip(1).take_while(is_below) {
                 if fs::remove_dir(dir).is_err() {
@@ -84,23 +84,23 @@ impl Change {
         if super::read(&self.path)? == self.before {
             return Ok(());
         }
-        let what = format!("{} changed meanwhile; nothing was done to it", self.path.display());
-        Err(Problem::new(Code::Refused, what).hint("try again"))
+        let what = format!("{} changed meanwhile, so berth left it alone", self.path.display());
+        Err(Problem::new(ProblemCode::Refused, what).hint("try again"))
     }
 }
 
-/// A file's new text beside it. What is not put in its place goes away.
-struct Written {
+/// New text of a file, written beside it. The temporary file is removed if it is not put in place.
+struct StagedFile {
     temporary: PathBuf,
     path: PathBuf,
 }
 
-impl Written {
+impl StagedFile {
     fn beside(path: &Path, text: &str) -> io::Result<Self> {
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir)?;
         }
-        // Where a link leads to: somebody keeps their settings elsewhere, and goes on doing so.
+        // The target of a link: the user keeps the settings elsewhere, and the link stays.
         let path = if path.exists() { path.canonicalize()? } else { path.to_owned() };
         let found = fs::metadata(&path).ok();
         let dir = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
@@ -126,7 +126,7 @@ impl Written {
     }
 }
 
-impl Drop for Written {
+impl Drop for StagedFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.temporary);
     }
@@ -134,23 +134,18 @@ impl Drop for Written {
 
 #[cfg(test)]
 mod tests {
+    use berth_harness::TestDir;
+
     use super::*;
 
-    fn lab(name: &str) -> PathBuf {
-        let dir = std::env::temp_dir().join(format!("berth-change-{name}-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        dir
-    }
-
     #[test]
-    fn what_is_written_and_not_put_in_its_place_leaves_nothing() {
-        let dir = lab("half");
+    fn a_text_that_is_not_put_in_place_leaves_no_file() {
+        let dir = TestDir::new();
         let path = dir.join("config.toml");
         fs::write(&path, "theirs").unwrap();
-        drop(Written::beside(&path, "ours").unwrap());
+        drop(StagedFile::beside(&path, "ours").unwrap());
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
         assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
-        fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
@@ -158,7 +153,7 @@ mod tests {
         let diff = |before: Option<&str>, after: Option<&str>| {
             let text = |text: Option<&str>| text.map(str::to_owned);
             let (path, agent_dir) = (PathBuf::from("/a/f"), PathBuf::from("/a"));
-            Change { path, before: text(before), after: text(after), agent_dir }.diff()
+            FileEdit { path, before: text(before), after: text(after), agent_dir }.diff()
         };
         assert!(diff(None, Some("x\ny\n")).contains("@@ -0,0 +1,2 @@"));
         assert!(diff(Some("x\ny\n"), None).contains("@@ -1,2 +0,0 @@"));
@@ -168,14 +163,14 @@ mod tests {
 
     #[test]
     fn directories_go_up_to_the_agents_own_and_no_further() {
-        let dir = lab("up");
+        let dir = TestDir::new();
         let agent_dir = dir.join("agent");
         let path = agent_dir.join("skills/berth/hooks/hooks.json");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, "x").unwrap();
-        let change = Change { path, before: Some("x".to_owned()), after: None, agent_dir: agent_dir.clone() };
+        let change =
+            FileEdit { path, before: Some("x".to_owned()), after: None, agent_dir: agent_dir.clone() };
         change.make().unwrap();
         assert_eq!(fs::read_dir(&agent_dir).unwrap().count(), 0, "it is there, and empty");
-        fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -1,19 +1,19 @@
-//! Codex: `hooks.json`, which it runs once a person trusts it, and `notify`, which it runs at once.
+//! Codex: `hooks.json`, which runs once the user trusts it, and `notify`, which runs at once.
 //!
-//! Promise: a `hooks.json` of the person's own stays as it is; then the hooks go to the end of `config.toml`, between
-//! two marks. A `notify` of theirs stays, too. Between the marks berth's lines are berth's, and nothing else is: Codex
-//! puts what it is told to keep (a model, a trusted directory) wherever there is room.
+//! Promise: the user's own `hooks.json` stays as it is; then the hooks go to the end of `config.toml`, between two
+//! marks. The user's `notify` stays as well. Between the marks only lines in berth's form are berth's: Codex writes its
+//! own settings (a model, a trusted directory) wherever there is room.
 
 use std::path::Path;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
+use berth_conversations::injected_hooks;
 use berth_driver::hooks;
-use berth_keeper::carried;
 use serde_json::{Value, json};
 
-use super::{Change, Plan, config_dir, read};
+use super::{FileEdit, SetupPlan, config_dir, read};
 
-/// What it is asked to tell of.
+/// Events for which hooks are installed.
 const EVENTS: [&str; 8] = [
     "SessionStart",
     "UserPromptSubmit",
@@ -24,27 +24,27 @@ const EVENTS: [&str; 8] = [
     "Interrupt",
     "SessionEnd",
 ];
-/// The first and the last line of what is berth's in somebody's file.
+/// First line of berth's part of a user's file; [`TO`] is the last line.
 const FROM: &str = "# berth: from here to the next such line is berth's (`berth setup codex --remove`)";
-/// What only a command of berth's has in it.
+/// Text that only a command of berth's hooks contains.
 const CALL: &str = " hook codex --home ";
 const TO: &str = "# berth: to here";
-/// What stands behind [`FROM`] where the line before it had no end until then.
+/// Text after [`FROM`] if the line before it had no line end.
 const HAD_NO_END: &str = " the line before had no end";
-/// And where there was no such file.
+/// Text after [`FROM`] if berth created the file.
 const MADE: &str = " this file was made for it";
 
-/// What has to be done so that Codex tells berth of its conversations, or no longer does.
-pub fn codex(root: &Path, removes: bool) -> Result<Plan, Problem> {
+/// Plan for installing (or with `removes` for removing) the hooks by which Codex reports its conversations.
+pub fn codex(root: &Path, removes: bool) -> Result<SetupPlan, Problem> {
     let dir = config_dir("CODEX_HOME", ".codex")?;
-    let mut plan = Plan::default();
-    let command = carried::command(root, "codex");
+    let mut plan = SetupPlan::default();
+    let command = injected_hooks::command(root, "codex");
     let hooks_path = dir.join("hooks.json");
     let hooks = read(&hooks_path)?;
     let config_path = dir.join("config.toml");
     let config = read(&config_path)?;
     let text = config.as_deref().unwrap_or_default();
-    let Own { text: own, is_made } = without_ours(text, &config_path)?;
+    let UserText { text: own, is_made } = without_ours(text, &config_path)?;
     let keys =
         top_keys(&own).map_err(|error| refused(&config_path, &format!("is not valid TOML ({error})")))?;
     let is_ours = hooks.as_deref().map(|text| ours(&hooks_path, text)).transpose()?;
@@ -75,11 +75,11 @@ pub fn codex(root: &Path, removes: bool) -> Result<Plan, Problem> {
         let all = json!({"hooks": hooks::hooks(&EVENTS, &command)});
         let text = serde_json::to_string_pretty(&all).expect("a value of strings and numbers");
         let after = (!removes).then_some(format!("{text}\n"));
-        plan.change(Change { path: hooks_path, before: hooks, after, agent_dir: dir.clone() });
+        plan.change(FileEdit { path: hooks_path, before: hooks, after, agent_dir: dir.clone() });
     }
     let is_over = wanted.trim().is_empty() && (config.is_none() || is_made && removes);
     let after = (!is_over).then_some(wanted);
-    plan.change(Change { path: config_path, before: config, after, agent_dir: dir });
+    plan.change(FileEdit { path: config_path, before: config, after, agent_dir: dir });
     if !plan.is_done() && !removes {
         plan.notes.push(
             "Codex skips hooks that are not trusted, without a message: start `codex`, type /hooks and trust \
@@ -91,27 +91,27 @@ pub fn codex(root: &Path, removes: bool) -> Result<Plan, Problem> {
         let paths: Vec<String> =
             plan.changes.iter().map(|change| change.path.display().to_string()).collect();
         let what = match removes {
-            true => "takes the hooks and `notify` away by which Codex tells berth of its conversations:",
-            false => "gives Codex hooks and `notify`, which tell berth which conversation is open:",
+            true => "removes the hooks and `notify` by which Codex reports its conversations to berth:",
+            false => "installs hooks and `notify` for Codex, which tell berth which conversation is open:",
         };
         plan.summary = vec![what.to_owned(), format!("{}; what you wrote stays", paths.join(" and "))];
-        plan.notes.push("a Codex that runs knows of it once it is started again".to_owned());
+        plan.notes.push("a running Codex uses the change once it is started again".to_owned());
     }
     Ok(plan)
 }
 
-/// The keys of a file that are in no table, tables included.
+/// Top-level keys and tables of a file.
 fn top_keys(text: &str) -> Result<Vec<String>, String> {
     let table = toml::de::DeTable::parse(text).map_err(|error| error.message().to_owned())?;
     Ok(table.get_ref().keys().map(|key| key.get_ref().to_string()).collect())
 }
 
 fn refused(path: &Path, why: &str) -> Problem {
-    Problem::new(Code::Refused, format!("{} {why}; nothing was changed", path.display()))
-        .hint("mend it, then try again")
+    Problem::new(ProblemCode::Refused, format!("{} {why}; nothing was changed", path.display()))
+        .hint("fix it, then try again")
 }
 
-/// Whether a `hooks.json` is berth's alone.
+/// True if a `hooks.json` has only berth's hooks.
 fn ours(path: &Path, text: &str) -> Result<bool, Problem> {
     let value: Value =
         serde_json::from_str(text).map_err(|error| refused(path, &format!("is not valid JSON ({error})")))?;
@@ -125,29 +125,29 @@ fn ours(path: &Path, text: &str) -> Result<bool, Problem> {
     Ok(events.is_some_and(|events| !events.is_empty() && events.values().all(is_ours)))
 }
 
-/// The hooks as they stand in a `config.toml`.
+/// The hooks in the form of `config.toml`.
 fn block(command: &str) -> String {
     let command = Value::from(command).to_string();
     let mut text = String::new();
     for event in EVENTS {
         text.push_str(&format!(
             "[[hooks.{event}]]\n[[hooks.{event}.hooks]]\ntype = \"command\"\ncommand = {command}\ntimeout = {}\n",
-            hooks::patience_secs(event)
+            hooks::timeout_secs(event)
         ));
     }
     text
 }
 
-/// What is a person's in a file.
-struct Own {
+/// The user's own part of a file.
+struct UserText {
     text: String,
-    /// Whether the file was made by us.
+    /// True if berth created the file.
     is_made: bool,
 }
 
-/// A text without what is berth's in it.
-fn without_ours(text: &str, path: &Path) -> Result<Own, Problem> {
-    let mut own = Own { text: String::new(), is_made: false };
+/// The text of a file without berth's part.
+fn without_ours(text: &str, path: &Path) -> Result<UserText, Problem> {
+    let mut own = UserText { text: String::new(), is_made: false };
     let mut is_inside = false;
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let mut rest = lines.as_slice();
@@ -174,9 +174,9 @@ fn without_ours(text: &str, path: &Path) -> Result<Own, Problem> {
     Ok(own)
 }
 
-impl Own {
+impl UserText {
     fn keep(&mut self, line: &str) {
-        // The end of the last line went with what was ours behind it.
+        // The end of the last line was removed with berth's part after it.
         if !self.text.is_empty() && !self.text.ends_with('\n') {
             self.text.push('\n');
         }
@@ -184,7 +184,7 @@ impl Own {
     }
 }
 
-/// How many of the next lines are as berth writes them: a `notify`, or the hook of one event.
+/// Number of the next lines that have berth's form: a `notify`, or the hook of one event.
 fn lines_of_ours(lines: &[&str]) -> Option<usize> {
     let line = |at: usize| lines.get(at).map_or("", |line| line.trim_end());
     let calls_us = |at: usize, key: &str| line(at).starts_with(key) && line(at).contains(CALL);

@@ -1,103 +1,103 @@
-//! One thing that was said or done in a turn.
+//! Items of a transcript: texts, thoughts and uses of tools.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::words;
+use crate::format;
 
-/// How much of a text is kept.
+/// Limit for a text.
 const MAX_TEXT_BYTES: usize = 256 * 1024;
-/// How much of what goes into a tool, and of what comes out of it, is kept.
+/// Limit for the arguments of a tool, and for its result.
 const MAX_KEPT_BYTES: usize = 16 * 1024;
-/// How much of a file, before and after a change of it, is kept.
+/// Limit for a file in a diff, before and after the change.
 const MAX_DIFF_BYTES: usize = 64 * 1024;
-/// How long the summary of what a tool was given is.
+/// Limit for the summary of a tool's arguments.
 const SUMMARY_CHARS: usize = 200;
 
-/// One thing that was said or done.
+/// One item of a turn.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[schemars(rename = "TranscriptItem")]
-pub enum Item {
-    /// The agent said something.
+pub enum TranscriptItem {
+    /// Text of the agent.
     Text {
-        /// What, as Markdown.
+        /// The text, as Markdown.
         text: String,
-        /// It is longer.
+        /// True if the text is longer.
         cut: bool,
     },
-    /// The agent thought something.
+    /// Thought of the agent.
     Thought {
-        /// What.
+        /// The text of the thought.
         text: String,
-        /// It is longer.
+        /// True if the text is longer.
         cut: bool,
     },
-    /// The agent used a tool.
-    Tool(Box<Tool>),
+    /// Use of a tool.
+    Tool(Box<TranscriptToolUse>),
 }
 
 /// One use of a tool.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "ToolUse")]
-pub struct Tool {
-    /// The agent's own id of it.
+pub struct TranscriptToolUse {
+    /// Id that the agent gave the use.
     pub id: String,
     /// The name of the tool; empty if unknown.
     pub name: String,
-    /// How what it was given begins, on one line.
+    /// Beginning of the arguments, on one line.
     pub summary: String,
-    /// What it was given, as people would write it.
+    /// Arguments, in a readable form.
     pub given: String,
-    /// What it was given, as it is; nothing if that is too much.
+    /// Arguments as JSON; null if they are too large.
     pub input: Value,
-    /// The result; nothing if unknown.
+    /// Result of the tool; null if unknown.
     pub output: Option<String>,
-    /// What came of it is longer.
+    /// True if the result is longer.
     pub output_cut: bool,
-    /// Whether it failed.
+    /// True if the tool failed.
     pub is_error: bool,
-    /// Whether it is over.
+    /// True if the tool has finished.
     pub is_over: bool,
-    /// What it changed in files.
-    pub diffs: Vec<Diff>,
-    /// The use of a tool that it is a part of, by id: of an agent within the agent.
+    /// Changes of files.
+    pub diffs: Vec<FileDiff>,
+    /// Id of the use that this one is part of, for the tools of a sub-agent.
     pub within: Option<String>,
 }
 
-/// A change of a file: what was there and what is, or the difference between the two.
+/// A change of a file: the text before and after it, or a diff.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
-pub struct Diff {
-    /// The file.
+pub struct FileDiff {
+    /// Path of the file.
     pub path: String,
-    /// What was there; nothing for a new file.
+    /// Text before the change; null for a new file.
     pub old: Option<String>,
-    /// What is there now.
+    /// Text after the change.
     pub new: Option<String>,
-    /// The difference, in the unified format. The numbers in its hunks are those of the file, where it has hunks.
+    /// The change as a unified diff. Line numbers in its hunk headers are those of the file, if it has headers.
     pub unified: Option<String>,
-    /// True if `old` and `new` are all of the file, so that their lines have the numbers they have in it; false for a
-    /// part of the file, whose place in it is unknown.
+    /// True if `old` and `new` are the whole file, so that their line numbers are those of the file; false for a part
+    /// of the file at an unknown place.
     pub whole: bool,
-    /// There is more of it.
+    /// True if the change is longer.
     pub cut: bool,
 }
 
-impl Item {
-    /// The agent said this.
+impl TranscriptItem {
+    /// A text of the agent.
     pub(super) fn text(text: &str) -> Self {
         let (text, cut) = kept(text, MAX_TEXT_BYTES);
         Self::Text { text, cut }
     }
 
-    /// The agent thought this.
+    /// A thought of the agent.
     pub(super) fn thought(text: &str) -> Self {
         let (text, cut) = kept(text, MAX_TEXT_BYTES);
         Self::Thought { text, cut }
     }
 
-    /// More of the same; whether it is.
+    /// Appends more text of the same kind; false if this item is of another kind.
     pub(super) fn add(&mut self, is_thought: bool, more: &str) -> bool {
         let (text, cut) = match (self, is_thought) {
             (Self::Text { text, cut }, false) | (Self::Thought { text, cut }, true) => (text, cut),
@@ -110,7 +110,7 @@ impl Item {
         true
     }
 
-    /// About how much room it takes.
+    /// Approximate size of the item in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Text { text, .. } | Self::Thought { text, .. } => text.len(),
@@ -119,24 +119,24 @@ impl Item {
     }
 }
 
-impl Tool {
-    /// Notes what it was given.
+impl TranscriptToolUse {
+    /// Sets the arguments.
     pub(super) fn give(&mut self, input: &Value) {
         (self.given, _) = kept_saying(&given(input));
-        self.summary = words::excerpt(&self.given, SUMMARY_CHARS);
+        self.summary = format::excerpt(&self.given, SUMMARY_CHARS);
         let length = serde_json::to_string(input).map_or(usize::MAX, |json| json.len());
         self.input = if length <= MAX_DIFF_BYTES { input.clone() } else { Value::Null };
     }
 
-    /// Notes what came of it.
+    /// Sets the result.
     pub(super) fn result(&mut self, output: &str) {
         let (output, cut) = kept_saying(output);
         (self.output, self.output_cut) = (Some(output), cut);
     }
 
-    /// About how much room it takes.
+    /// Approximate size in memory, in bytes.
     fn bytes(&self) -> usize {
-        let diff = |diff: &Diff| {
+        let diff = |diff: &FileDiff| {
             [&diff.old, &diff.new, &diff.unified].into_iter().flatten().map(String::len).sum::<usize>()
         };
         let input = if self.input.is_null() { 0 } else { 2 * self.given.len() };
@@ -145,7 +145,7 @@ impl Tool {
     }
 }
 
-impl Diff {
+impl FileDiff {
     /// A change of a part of a file.
     pub(super) fn of(path: &str, old: Option<&str>, new: Option<&str>) -> Self {
         let part = |text: Option<&str>| text.map(|text| kept(text, MAX_DIFF_BYTES)).unzip();
@@ -154,19 +154,19 @@ impl Diff {
         Self { path: path.to_owned(), old, new, unified: None, whole: false, cut }
     }
 
-    /// A change of all of a file.
+    /// A change of a whole file.
     pub(super) fn whole(path: &str, old: Option<&str>, new: Option<&str>) -> Self {
         Self { whole: true, ..Self::of(path, old, new) }
     }
 
-    /// A difference somebody else made.
+    /// A change in the form of a diff that the agent made.
     pub(super) fn unified(path: &str, text: &str) -> Self {
         let (text, cut) = kept(text, MAX_DIFF_BYTES);
         Self { path: path.to_owned(), unified: Some(text), cut, ..Self::default() }
     }
 }
 
-/// What a tool is given, as people would write it.
+/// The arguments of a tool in a readable form.
 fn given(input: &Value) -> String {
     let only = input.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.values().next());
     match (input, only, input["command"].as_str()) {
@@ -185,7 +185,7 @@ fn kept(text: &str, most: usize) -> (String, bool) {
     }
 }
 
-/// The same, and the text itself says how much is missing.
+/// The beginning of a text, with a note on how much is missing.
 fn kept_saying(text: &str) -> (String, bool) {
     let (mut begin, cut) = kept(text, MAX_KEPT_BYTES);
     if cut {

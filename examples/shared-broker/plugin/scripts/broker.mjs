@@ -1,4 +1,5 @@
-// A broker: listens at a socket and answers each line with a number of its own. It needs to know nothing of owners.
+// A broker: listens at a socket and answers each line with a number of its own. The broker needs to
+// know nothing of owners.
 import { rmSync } from "node:fs";
 import { createServer } from "node:net";
 

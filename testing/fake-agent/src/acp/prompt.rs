@@ -1,17 +1,17 @@
-//! The language of prompts: what a turn shall be is said in the prompt itself.
+//! The language of prompts: the prompt itself says what the turn does.
 //!
-//! Promise: a prompt is understood as a whole, or refused with the word that is wrong; a prompt without
-//! steps is echoed as it is.
+//! Promise: a prompt is understood as a whole, or refused with the word that is wrong; a prompt without steps is echoed
+//! as it is.
 //! Not here: doing the steps (see `turn`), the steps of children (see `script`).
 //! Start with [`parse`]; `fake-agent acp --help` explains the steps.
 
 use std::path::PathBuf;
 
-use crate::script::{self, Signal};
+use crate::script::{self, SignalNumber};
 
 /// One thing to do in a turn. Each is explained in `fake-agent acp --help`.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum PromptStep {
     Say(String),
     Think(String),
     Flood { bytes: u64 },
@@ -21,7 +21,7 @@ pub(crate) enum Step {
     Ask { tool: String, detail: String },
     Unask,
     Sh(String),
-    Script(Vec<script::Step>),
+    Script(Vec<script::ScriptStep>),
     Touch(PathBuf),
     WaitFile(PathBuf),
     Sleep { ms: u64 },
@@ -35,11 +35,11 @@ pub(crate) enum Step {
     Stop(String),
     Fail { code: i64, message: String },
     Exit(u8),
-    Die(Signal),
+    Die(SignalNumber),
 }
 
-impl Step {
-    /// Whether it comes only after everything that is asked was answered.
+impl PromptStep {
+    /// True if the step comes only after every question was answered.
     pub(crate) fn waits_for_answers(&self) -> bool {
         match self {
             Self::Ask { .. }
@@ -70,18 +70,18 @@ impl Step {
     }
 }
 
-/// What a prompt asks for.
+/// The steps and the text of a prompt.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Script {
-    /// In order.
-    pub(crate) steps: Vec<Step>,
-    /// What is no step, to be echoed at the end.
+pub(crate) struct PromptScript {
+    /// In the order of the prompt.
+    pub(crate) steps: Vec<PromptStep>,
+    /// Text that is not a step, to be echoed at the end.
     pub(crate) echo: Option<String>,
 }
 
 /// Understands a prompt. Steps are the words that a line begins with; what is left of it is echoed.
-pub(crate) fn parse(prompt: &str) -> Result<Script, String> {
-    let mut script = Script::default();
+pub(crate) fn parse(prompt: &str) -> Result<PromptScript, String> {
+    let mut script = PromptScript::default();
     let mut echo = Vec::new();
     for line in prompt.lines() {
         let (steps, rest) = line_of(line)?;
@@ -99,11 +99,11 @@ pub(crate) fn parse(prompt: &str) -> Result<Script, String> {
 }
 
 /// The steps that a line begins with, and the rest of it.
-fn line_of(line: &str) -> Result<(Vec<Step>, &str), String> {
+fn line_of(line: &str) -> Result<(Vec<PromptStep>, &str), String> {
     let mut steps = Vec::new();
     let mut rest = line;
     while let Some((next, after)) = step(rest.trim_start())? {
-        // `close the door` is nothing to do: a bare word counts only among steps.
+        // `close the door` is not a step: a bare word counts only among steps.
         let is_bare = !rest[..rest.len() - after.len()].contains(':');
         if is_bare && !after.trim().is_empty() && step(after.trim_start())?.is_none() {
             break;
@@ -117,22 +117,22 @@ fn line_of(line: &str) -> Result<(Vec<Step>, &str), String> {
 }
 
 /// The step a text begins with, and what follows it. Steps that take a text take the whole line.
-fn step(text: &str) -> Result<Option<(Step, &str)>, String> {
+fn step(text: &str) -> Result<Option<(PromptStep, &str)>, String> {
     if text.starts_with("child [") {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        return Ok(Some((Step::Script(script::parse(&words)?), "")));
+        return Ok(Some((PromptStep::Script(script::parse(&words)?), "")));
     }
     let end = text.find(char::is_whitespace).unwrap_or(text.len());
     let (word, after) = text.split_at(end);
-    let one_word = |step: Step| Ok(Some((step, after)));
+    let one_word = |step: PromptStep| Ok(Some((step, after)));
     let bare = match word {
-        "unask" => Some(Step::Unask),
-        "garbage" => Some(Step::Garbage { bytes: 0 }),
-        "close" => Some(Step::Close),
-        "silent" => Some(Step::Silent),
-        "deaf" => Some(Step::Deaf),
-        "new-id" => Some(Step::NewId),
-        "report" => Some(Step::Report { variables: Vec::new() }),
+        "unask" => Some(PromptStep::Unask),
+        "garbage" => Some(PromptStep::Garbage { bytes: 0 }),
+        "close" => Some(PromptStep::Close),
+        "silent" => Some(PromptStep::Silent),
+        "deaf" => Some(PromptStep::Deaf),
+        "new-id" => Some(PromptStep::NewId),
+        "report" => Some(PromptStep::Report { variables: Vec::new() }),
         _ => None,
     };
     if let Some(step) = bare {
@@ -140,30 +140,32 @@ fn step(text: &str) -> Result<Option<(Step, &str)>, String> {
     }
     let Some((verb, argument)) = word.split_once(':') else { return Ok(None) };
     match verb {
-        "touch" => return one_word(Step::Touch(argument.into())),
-        "wait-file" => return one_word(Step::WaitFile(argument.into())),
-        "late" => return one_word(Step::Late(argument.into())),
-        "pidfile" => return one_word(Step::Script(script::parse(&[word.to_owned()])?)),
-        "sleep" => return one_word(Step::Sleep { ms: script::number(argument)? }),
-        "flood" => return one_word(Step::Flood { bytes: script::bytes(argument)? }),
+        "touch" => return one_word(PromptStep::Touch(argument.into())),
+        "wait-file" => return one_word(PromptStep::WaitFile(argument.into())),
+        "late" => return one_word(PromptStep::Late(argument.into())),
+        "pidfile" => return one_word(PromptStep::Script(script::parse(&[word.to_owned()])?)),
+        "sleep" => return one_word(PromptStep::Sleep { ms: script::number(argument)? }),
+        "flood" => return one_word(PromptStep::Flood { bytes: script::bytes(argument)? }),
         "garbage" => {
             let bytes =
                 usize::try_from(script::bytes(argument)?).map_err(|_| format!("`{word}` is too large"))?;
-            return one_word(Step::Garbage { bytes });
+            return one_word(PromptStep::Garbage { bytes });
         }
         "report" => {
-            return one_word(Step::Report { variables: argument.split(',').map(str::to_owned).collect() });
+            return one_word(PromptStep::Report {
+                variables: argument.split(',').map(str::to_owned).collect(),
+            });
         }
         "context" => {
             let (used, size) = argument
                 .split_once(':')
                 .ok_or_else(|| format!("`{word}` needs two numbers: context:USED:SIZE"))?;
             let (used, size) = (script::number(used)?, script::number(size)?);
-            return one_word(Step::Context { used, size });
+            return one_word(PromptStep::Context { used, size });
         }
-        "stop" => return one_word(Step::Stop(argument.to_owned())),
-        "exit" => return one_word(Step::Exit(script::number(argument)?)),
-        "die" => return one_word(Step::Die(script::signal(argument)?)),
+        "stop" => return one_word(PromptStep::Stop(argument.to_owned())),
+        "exit" => return one_word(PromptStep::Exit(script::number(argument)?)),
+        "die" => return one_word(PromptStep::Die(script::signal(argument)?)),
         _ => {}
     }
     let argument = &text[verb.len() + 1..];
@@ -172,16 +174,16 @@ fn step(text: &str) -> Result<Option<(Step, &str)>, String> {
         _ => Err(format!("`{text}` needs a name and a detail: {verb}:NAME:DETAIL")),
     };
     let whole_line = match verb {
-        "say" => Step::Say(unescaped(argument)?),
-        "think" => Step::Think(unescaped(argument)?),
-        "stderr" => Step::Stderr(unescaped(argument)?),
-        "sh" => Step::Sh(argument.to_owned()),
-        "tool" => named().map(|(name, detail)| Step::Tool { name, detail })?,
-        "ask" => named().map(|(tool, detail)| Step::Ask { tool, detail })?,
+        "say" => PromptStep::Say(unescaped(argument)?),
+        "think" => PromptStep::Think(unescaped(argument)?),
+        "stderr" => PromptStep::Stderr(unescaped(argument)?),
+        "sh" => PromptStep::Sh(argument.to_owned()),
+        "tool" => named().map(|(name, detail)| PromptStep::Tool { name, detail })?,
+        "ask" => named().map(|(tool, detail)| PromptStep::Ask { tool, detail })?,
         "fail" => {
             match argument.split_once(':').and_then(|(code, message)| Some((code.parse().ok()?, message))) {
-                Some((code, message)) => Step::Fail { code, message: message.to_owned() },
-                None => Step::Fail { code: super::code::INTERNAL, message: argument.to_owned() },
+                Some((code, message)) => PromptStep::Fail { code, message: message.to_owned() },
+                None => PromptStep::Fail { code: super::code::INTERNAL, message: argument.to_owned() },
             }
         }
         _ => return Ok(None),
@@ -203,29 +205,29 @@ mod tests {
         for prompt in
             ["hello", "", "  two\n\nlines ", "close the door", "see: this", "https://a.b/c", "silent  night"]
         {
-            let script = Script { steps: Vec::new(), echo: Some(prompt.to_owned()) };
+            let script = PromptScript { steps: Vec::new(), echo: Some(prompt.to_owned()) };
             assert_eq!(parse(prompt), Ok(script), "`{prompt}`");
         }
     }
 
     #[test]
     fn steps_begin_a_line_and_the_rest_is_echoed() {
-        let steps = vec![Step::Touch("/a".into()), Step::WaitFile("/b".into())];
-        let script = Script { steps, echo: Some("hello you\nand you".to_owned()) };
+        let steps = vec![PromptStep::Touch("/a".into()), PromptStep::WaitFile("/b".into())];
+        let script = PromptScript { steps, echo: Some("hello you\nand you".to_owned()) };
         assert_eq!(parse("touch:/a wait-file:/b hello you\nand you"), Ok(script));
     }
 
     #[test]
     fn a_step_with_a_text_takes_the_line() {
         let steps = vec![
-            Step::Deaf,
-            Step::Say("a b\nc touch:/x".to_owned()),
-            Step::Ask { tool: "Bash".to_owned(), detail: "echo a:b c".to_owned() },
-            Step::Fail { code: -32000, message: "log in".to_owned() },
-            Step::Fail { code: -32603, message: "no: luck".to_owned() },
+            PromptStep::Deaf,
+            PromptStep::Say("a b\nc touch:/x".to_owned()),
+            PromptStep::Ask { tool: "Bash".to_owned(), detail: "echo a:b c".to_owned() },
+            PromptStep::Fail { code: -32000, message: "log in".to_owned() },
+            PromptStep::Fail { code: -32603, message: "no: luck".to_owned() },
         ];
         let prompt = "deaf say:a b\\nc touch:/x\nask:Bash:echo a:b c\nfail:-32000:log in\nfail:no: luck";
-        assert_eq!(parse(prompt), Ok(Script { steps, echo: None }));
+        assert_eq!(parse(prompt), Ok(PromptScript { steps, echo: None }));
     }
 
     #[test]
@@ -234,7 +236,7 @@ mod tests {
             script::parse(&["child", "[", "setsid", "hang", "]"].map(str::to_owned)).expect("a script");
         assert_eq!(
             parse("child [ setsid hang ]"),
-            Ok(Script { steps: vec![Step::Script(steps)], echo: None })
+            Ok(PromptScript { steps: vec![PromptStep::Script(steps)], echo: None })
         );
     }
 

@@ -1,9 +1,9 @@
-//! What an agent remembers: one transcript for each session, as real agents have.
+//! The memory of an agent: one transcript for each session, as real agents have.
 //!
-//! Promise: a record is one line and one write to the end of the file, so the records of two processes
-//! never mix within a line. No lock is taken, as most real agents take none: who writes is in every record.
+//! Promise: a record is one line and one write to the end of the file, so the records of two processes never mix within
+//! a line. The agent takes no lock, as most real agents take none: every record names its writer.
 //! Not here: judging a transcript; that is the test's job.
-//! Start with [`Transcript`].
+//! Start with [`FakeTranscript`].
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 /// How much of a prompt or an answer a record holds, so that a record stays one write.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// What a record says happened.
+/// The event that a record is about.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum FakeRecordKind {
     /// The prompt was taken.
     Begin,
     /// The turn was finished.
@@ -28,23 +28,23 @@ pub(crate) enum Kind {
 
 /// One line of a transcript.
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
-    /// Counts in this file, from 1, by whoever wrote it.
+struct FakeTranscriptRecord {
+    /// Counts the records of this file, from 1, over all writers.
     n: u64,
     session: String,
     pid: u32,
     /// Counts the prompts of this session, from 1.
     turn: u64,
-    kind: Kind,
+    kind: FakeRecordKind,
     prompt: String,
     answer: Option<String>,
     /// Nanoseconds on the monotonic clock.
     at: u64,
 }
 
-/// What one session's transcript is for the process that has it open.
+/// The transcript of one session in the process that has it open.
 #[derive(Debug)]
-pub(crate) struct Transcript {
+pub(crate) struct FakeTranscript {
     id: String,
     file: Option<PathBuf>,
     last_n: u64,
@@ -52,19 +52,19 @@ pub(crate) struct Transcript {
 }
 
 /// A finished turn, as it was.
-pub(crate) struct Past {
+pub(crate) struct FakePastTurn {
     pub(crate) prompt: String,
     pub(crate) answer: String,
 }
 
-impl Transcript {
-    /// Of a new session. The file is there once there is something in it, as with real agents.
+impl FakeTranscript {
+    /// The transcript of a new session. The file is there once there is something in it, as with real agents.
     pub(crate) fn new(store: Option<&Path>, id: &str) -> Self {
         Self { id: id.to_owned(), file: store.map(|store| path_of(store, id)), last_n: 0, last_turn: 0 }
     }
 
-    /// Of a session that is there, with its history; `None` if it is not.
-    pub(crate) fn open(store: Option<&Path>, id: &str) -> io::Result<Option<(Self, Vec<Past>)>> {
+    /// The transcript of a session that is there, with its history; `None` if it is not.
+    pub(crate) fn open(store: Option<&Path>, id: &str) -> io::Result<Option<(Self, Vec<FakePastTurn>)>> {
         let mut transcript = Self::new(store, id);
         let Some(file) = &transcript.file else { return Ok(None) };
         let text = match std::fs::read_to_string(file) {
@@ -74,11 +74,12 @@ impl Transcript {
         };
         let mut history = Vec::new();
         // A torn line is skipped, as real agents do.
-        for record in text.lines().filter_map(|line| serde_json::from_str::<Record>(line).ok()) {
+        for record in text.lines().filter_map(|line| serde_json::from_str::<FakeTranscriptRecord>(line).ok())
+        {
             transcript.last_n = transcript.last_n.max(record.n);
             transcript.last_turn = transcript.last_turn.max(record.turn);
-            if let (Kind::End, Some(answer)) = (record.kind, record.answer) {
-                history.push(Past { prompt: record.prompt, answer });
+            if let (FakeRecordKind::End, Some(answer)) = (record.kind, record.answer) {
+                history.push(FakePastTurn { prompt: record.prompt, answer });
             }
         }
         Ok(Some((transcript, history)))
@@ -96,19 +97,19 @@ impl Transcript {
     /// A prompt was taken.
     pub(crate) fn begin(&mut self, prompt: &str) -> io::Result<()> {
         self.last_turn += 1;
-        self.append(Kind::Begin, prompt, None)
+        self.append(FakeRecordKind::Begin, prompt, None)
     }
 
-    /// It is over.
-    pub(crate) fn over(&mut self, kind: Kind, prompt: &str, answer: &str) -> io::Result<()> {
+    /// Records the end of a turn.
+    pub(crate) fn over(&mut self, kind: FakeRecordKind, prompt: &str, answer: &str) -> io::Result<()> {
         self.append(kind, prompt, Some(answer))
     }
 
-    fn append(&mut self, kind: Kind, prompt: &str, answer: Option<&str>) -> io::Result<()> {
+    fn append(&mut self, kind: FakeRecordKind, prompt: &str, answer: Option<&str>) -> io::Result<()> {
         self.last_n += 1;
         let Some(file) = &self.file else { return Ok(()) };
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let record = Record {
+        let record = FakeTranscriptRecord {
             n: self.last_n,
             session: self.id.clone(),
             pid: std::process::id(),

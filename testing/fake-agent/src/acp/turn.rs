@@ -1,9 +1,8 @@
-//! Doing what a prompt says, while listening to the client.
+//! Playing the steps of a prompt, while listening to the client.
 //!
-//! Promise: whatever a step waits for, a cancel is heard (unless it was told to be deaf), and so is the end
-//! of the input.
+//! Promise: during every step, a cancel is heard (unless the script says to be deaf), and so is the end of the input.
 //! Not here: understanding the prompt (see `prompt`).
-//! Start with [`Server::prompt`].
+//! Start with [`FakeAcpServer::prompt`].
 
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -14,78 +13,77 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde_json::{Value, json};
 
-use super::prompt::{self, Step};
-use super::store::{Kind, Transcript};
-use super::{AtEof, Refused, Server, Session, chunk, code, new_id};
-use crate::agent::{self, Doing as _, Failure};
+use super::prompt::{self, PromptStep};
+use super::store::{FakeRecordKind, FakeTranscript};
+use super::{AcpRequestError, EofAction, FakeAcpServer, FakeAcpSession, chunk, code, new_id};
+use crate::agent::{self, FailureContext as _, ScriptFailure};
 use crate::sys;
 
-/// How long what is said late waits for its file.
+/// How long a late answer waits for its file.
 const LATEST: Duration = Duration::from_secs(60);
 /// How often `wait-file` looks.
 const FILE_POLL: Duration = Duration::from_millis(2);
 /// The size of the pieces of a flood.
 const PIECE_BYTES: usize = 16 << 10;
-/// How much of what a command printed is told.
+/// The most output of a command that is told.
 const MAX_PRINTED_BYTES: u64 = 64 << 10;
 
 /// The turn that is running.
 #[derive(Default)]
-pub(super) struct Turn {
-    /// Of which session, as the client calls it.
+pub(super) struct FakeAcpTurn {
+    /// The session of the turn, as the client calls it.
     pub(super) session: String,
-    /// The client wants it broken off.
+    /// True if the client wants the turn to be cancelled.
     pub(super) cancelled: bool,
-    /// What was asked.
     prompt: String,
-    /// What was said.
+    /// The text that was said so far.
     answer: String,
-    /// Which message of the turn is being said: a tool ends one.
+    /// Number of the message of the turn that is being said: a tool ends one.
     message: u64,
-    /// Which tool call comes next.
+    /// Number of the next tool call.
     next_call: u64,
-    asked: Vec<Asked>,
+    asked: Vec<OpenPermissionRequest>,
     stop: Option<String>,
     /// The file to wait for before the prompt is answered a second time, as a success.
     late: Option<PathBuf>,
 }
 
 /// A permission that was asked for.
-struct Asked {
+struct OpenPermissionRequest {
     request: u64,
     tool: String,
     outcome: Option<String>,
 }
 
 /// Why a turn does not go on.
-enum Over {
+enum FakeTurnStopReason {
     Cancelled,
-    Failed(Refused),
+    Failed(AcpRequestError),
     InputEnded,
-    Broken(Failure),
+    Broken(ScriptFailure),
 }
 
-impl From<Failure> for Over {
-    fn from(failure: Failure) -> Self {
+impl From<ScriptFailure> for FakeTurnStopReason {
+    fn from(failure: ScriptFailure) -> Self {
         Self::Broken(failure)
     }
 }
 
-impl Server {
+impl FakeAcpServer {
     /// One turn, from its prompt to its answer.
-    pub(super) fn prompt(&mut self, id: &Value, params: &Value) -> Result<(), Failure> {
+    pub(super) fn prompt(&mut self, id: &Value, params: &Value) -> Result<(), ScriptFailure> {
         let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
         if !self.sessions.contains_key(&session) {
-            let refused = Refused::new(code::NOT_FOUND, format!("Resource not found: {session}"));
+            let refused = AcpRequestError::new(code::NOT_FOUND, format!("Resource not found: {session}"));
             return self.reply(id, Err(refused));
         }
         let text = text_of(&params["prompt"]);
         let script = match prompt::parse(&text) {
             Ok(script) => script,
-            Err(problem) => return self.reply(id, Err(Refused::new(code::INVALID_PARAMS, problem))),
+            Err(problem) => return self.reply(id, Err(AcpRequestError::new(code::INVALID_PARAMS, problem))),
         };
         self.transcript(&session).begin(&text).doing("write the transcript")?;
-        self.turn = Some(Turn { session: session.clone(), prompt: text, ..Turn::default() });
+        self.turn = Some(FakeAcpTurn { session: session.clone(), prompt: text, ..FakeAcpTurn::default() });
         let over = script
             .steps
             .iter()
@@ -97,11 +95,11 @@ impl Server {
             });
         let turn = self.turn.take().expect("it was running until now");
         let (kind, result) = match over {
-            Ok(()) => (Kind::End, Ok(turn.stop.as_deref().unwrap_or("end_turn"))),
-            Err(Over::Cancelled) => (Kind::Cut, Ok("cancelled")),
-            Err(Over::Failed(refused)) => (Kind::Cut, Err(refused)),
-            Err(Over::InputEnded) => return Ok(()),
-            Err(Over::Broken(failure)) => return Err(failure),
+            Ok(()) => (FakeRecordKind::End, Ok(turn.stop.as_deref().unwrap_or("end_turn"))),
+            Err(FakeTurnStopReason::Cancelled) => (FakeRecordKind::Cut, Ok("cancelled")),
+            Err(FakeTurnStopReason::Failed(refused)) => (FakeRecordKind::Cut, Err(refused)),
+            Err(FakeTurnStopReason::InputEnded) => return Ok(()),
+            Err(FakeTurnStopReason::Broken(failure)) => return Err(failure),
         };
         self.transcript(&session).over(kind, &turn.prompt, &turn.answer).doing("write the transcript")?;
         let (input, output) = (turn.prompt.len(), turn.answer.len());
@@ -114,7 +112,7 @@ impl Server {
     }
 
     /// Answers a prompt that was answered already, with success, once the file is there; then `PATH.said` is.
-    fn succeed_late(&mut self, id: &Value, path: &Path) -> Result<(), Failure> {
+    fn succeed_late(&mut self, id: &Value, path: &Path) -> Result<(), ScriptFailure> {
         let until = Instant::now() + LATEST;
         while !path.exists() && Instant::now() < until {
             std::thread::sleep(FILE_POLL);
@@ -124,7 +122,7 @@ impl Server {
     }
 
     /// Text for the turn that is running.
-    pub(super) fn steer(&mut self, id: &Value, params: &Value) -> Result<(), Failure> {
+    pub(super) fn steer(&mut self, id: &Value, params: &Value) -> Result<(), ScriptFailure> {
         let is_running =
             self.turn.as_ref().is_some_and(|turn| params["sessionId"].as_str() == Some(&turn.session));
         if !is_running {
@@ -132,64 +130,75 @@ impl Server {
         }
         self.reply(id, Ok(json!({"outcome": "injected"})))?;
         match self.say(&format!("STEERED: {}\n", text_of(&params["prompt"]))) {
-            Err(Over::Broken(failure)) => Err(failure),
-            Err(Over::Cancelled | Over::Failed(_) | Over::InputEnded) | Ok(()) => Ok(()),
+            Err(FakeTurnStopReason::Broken(failure)) => Err(failure),
+            Err(
+                FakeTurnStopReason::Cancelled
+                | FakeTurnStopReason::Failed(_)
+                | FakeTurnStopReason::InputEnded,
+            )
+            | Ok(()) => Ok(()),
         }
     }
 
-    fn transcript(&mut self, session: &str) -> &mut Transcript {
-        let Session { transcript } = self.sessions.get_mut(session).expect("a turn is of a session");
+    fn transcript(&mut self, session: &str) -> &mut FakeTranscript {
+        let FakeAcpSession { transcript } = self.sessions.get_mut(session).expect("a turn is of a session");
         transcript
     }
 
-    fn turn(&mut self) -> &mut Turn {
+    fn turn(&mut self) -> &mut FakeAcpTurn {
         self.turn.as_mut().expect("steps are done in a turn")
     }
 
-    fn step(&mut self, step: &Step) -> Result<(), Over> {
+    fn step(&mut self, step: &PromptStep) -> Result<(), FakeTurnStopReason> {
         if step.waits_for_answers() {
             self.wait_for_answers()?;
         }
         match step {
-            Step::Say(text) => self.say(text)?,
-            Step::Think(text) => self.send_update(&chunk("agent_thought_chunk", text, None))?,
-            Step::Flood { bytes } => self.flood(*bytes)?,
-            Step::Report { variables } => self.say(&agent::report(variables)?.to_string())?,
-            Step::Context { used, size } => {
+            PromptStep::Say(text) => self.say(text)?,
+            PromptStep::Think(text) => self.send_update(&chunk("agent_thought_chunk", text, None))?,
+            PromptStep::Flood { bytes } => self.flood(*bytes)?,
+            PromptStep::Report { variables } => self.say(&agent::report(variables)?.to_string())?,
+            PromptStep::Context { used, size } => {
                 self.send_update(&json!({"sessionUpdate": "usage_update", "used": used, "size": size}))?;
             }
-            Step::Stderr(text) => eprintln!("{text}"),
-            Step::Tool { name, detail } => {
+            PromptStep::Stderr(text) => eprintln!("{text}"),
+            PromptStep::Tool { name, detail } => {
                 let call = self.tool_call(name, detail, "in_progress")?;
                 self.tool_done(&call, "completed", detail)?;
             }
-            Step::Ask { tool, detail } => self.ask(tool, detail)?,
-            Step::Unask => self.unask()?,
-            Step::Sh(command) => self.sh(command)?,
-            Step::Script(steps) => self.agent.run(steps)?,
-            Step::Touch(path) => drop(agent::appending(path)?),
-            Step::WaitFile(path) => self.attend(Some(FILE_POLL), |_| path.exists())?,
-            Step::Sleep { ms } => {
+            PromptStep::Ask { tool, detail } => self.ask(tool, detail)?,
+            PromptStep::Unask => self.unask()?,
+            PromptStep::Sh(command) => self.sh(command)?,
+            PromptStep::Script(steps) => self.agent.run(steps)?,
+            PromptStep::Touch(path) => drop(agent::appending(path)?),
+            PromptStep::WaitFile(path) => self.attend(Some(FILE_POLL), |_| path.exists())?,
+            PromptStep::Sleep { ms } => {
                 let end = Instant::now() + Duration::from_millis(*ms);
                 self.attend(Some(FILE_POLL), |_| Instant::now() >= end)?;
             }
-            Step::Garbage { bytes: 0 } => agent::say(b"this is { not JSON\n")?,
-            Step::Garbage { bytes } => agent::say(&[&vec![b'x'; *bytes][..], b"\n"].concat())?,
-            Step::Close => agent::close_output()?,
-            Step::Silent => self.attend(None, |_| false)?,
-            Step::Deaf => self.deaf = true,
-            Step::Late(path) => self.turn().late = Some(path.clone()),
-            Step::NewId => self.new_conversation()?,
-            Step::Stop(reason) => self.turn().stop = Some(reason.clone()),
-            Step::Fail { code, message } => return Err(Over::Failed(Refused::new(*code, message.clone()))),
-            Step::Exit(code) => std::process::exit((*code).into()),
-            Step::Die(signal) => Err(sys::die(*signal)).doing("die")?,
+            PromptStep::Garbage { bytes: 0 } => agent::say(b"this is { not JSON\n")?,
+            PromptStep::Garbage { bytes } => agent::say(&[&vec![b'x'; *bytes][..], b"\n"].concat())?,
+            PromptStep::Close => agent::close_output()?,
+            PromptStep::Silent => self.attend(None, |_| false)?,
+            PromptStep::Deaf => self.deaf = true,
+            PromptStep::Late(path) => self.turn().late = Some(path.clone()),
+            PromptStep::NewId => self.new_conversation()?,
+            PromptStep::Stop(reason) => self.turn().stop = Some(reason.clone()),
+            PromptStep::Fail { code, message } => {
+                return Err(FakeTurnStopReason::Failed(AcpRequestError::new(*code, message.clone())));
+            }
+            PromptStep::Exit(code) => std::process::exit((*code).into()),
+            PromptStep::Die(signal) => Err(sys::die(*signal)).doing("die")?,
         }
         Ok(())
     }
 
-    /// Listens to the client until this is so, looking again after every message and every `poll`.
-    fn attend(&mut self, poll: Option<Duration>, so: impl FnMut(&Self) -> bool) -> Result<(), Over> {
+    /// Listens to the client until `so` holds, looking again after every message and every `poll`.
+    fn attend(
+        &mut self,
+        poll: Option<Duration>,
+        so: impl FnMut(&Self) -> bool,
+    ) -> Result<(), FakeTurnStopReason> {
         self.attend_with(poll, &[], so)
     }
 
@@ -198,14 +207,14 @@ impl Server {
         poll: Option<Duration>,
         also: &[BorrowedFd<'_>],
         mut so: impl FnMut(&Self) -> bool,
-    ) -> Result<(), Over> {
+    ) -> Result<(), FakeTurnStopReason> {
         loop {
             self.take_messages()?;
             if self.turn().cancelled {
-                return Err(Over::Cancelled);
+                return Err(FakeTurnStopReason::Cancelled);
             }
-            if self.wire.ended && self.options.at_eof == AtEof::Exit {
-                return Err(Over::InputEnded);
+            if self.wire.ended && self.options.at_eof == EofAction::Exit {
+                return Err(FakeTurnStopReason::InputEnded);
             }
             if so(self) {
                 return Ok(());
@@ -214,21 +223,21 @@ impl Server {
         }
     }
 
-    fn send_update(&mut self, update: &impl serde::Serialize) -> Result<(), Over> {
+    fn send_update(&mut self, update: &impl serde::Serialize) -> Result<(), FakeTurnStopReason> {
         let session = std::mem::take(&mut self.turn().session);
         let sent = self.update(&session, update);
         self.turn().session = session;
         Ok(sent?)
     }
 
-    fn say(&mut self, text: &str) -> Result<(), Over> {
+    fn say(&mut self, text: &str) -> Result<(), FakeTurnStopReason> {
         let turn = self.turn();
         turn.answer.push_str(text);
         let message = format!("message-{}", turn.message);
         self.send_update(&chunk("agent_message_chunk", text, Some(&message)))
     }
 
-    fn flood(&mut self, bytes: u64) -> Result<(), Over> {
+    fn flood(&mut self, bytes: u64) -> Result<(), FakeTurnStopReason> {
         let line = "the quick brown fox jumps over the lazy dog and naps\n";
         let piece = line.repeat(PIECE_BYTES.div_ceil(line.len()));
         let mut left = bytes;
@@ -242,7 +251,7 @@ impl Server {
     }
 
     /// Tells of a tool call, and what it is called.
-    fn tool_call(&mut self, name: &str, detail: &str, status: &str) -> Result<String, Over> {
+    fn tool_call(&mut self, name: &str, detail: &str, status: &str) -> Result<String, FakeTurnStopReason> {
         let turn = self.turn();
         turn.message += 1;
         turn.next_call += 1;
@@ -255,7 +264,7 @@ impl Server {
         Ok(id)
     }
 
-    fn tool_done(&mut self, call: &str, status: &str, output: &str) -> Result<(), Over> {
+    fn tool_done(&mut self, call: &str, status: &str, output: &str) -> Result<(), FakeTurnStopReason> {
         self.send_update(&json!({
             "sessionUpdate": "tool_call_update",
             "toolCallId": call,
@@ -264,14 +273,14 @@ impl Server {
         }))
     }
 
-    fn ask(&mut self, tool: &str, detail: &str) -> Result<(), Over> {
+    fn ask(&mut self, tool: &str, detail: &str) -> Result<(), FakeTurnStopReason> {
         let call = self.tool_call(tool, detail, "pending")?;
         let request = self.next_request;
         self.next_request += 1;
         let mut tool_call = tool_fields(tool, detail);
         tool_call["toolCallId"] = call.into();
         let session = self.turn().session.clone();
-        self.turn().asked.push(Asked { request, tool: tool.to_owned(), outcome: None });
+        self.turn().asked.push(OpenPermissionRequest { request, tool: tool.to_owned(), outcome: None });
         Ok(self.wire.send(&json!({
             "jsonrpc": "2.0",
             "id": request,
@@ -288,7 +297,7 @@ impl Server {
         }))?)
     }
 
-    /// The client answered one of our requests. What nobody asked for is passed over.
+    /// The client answered one of our requests. An answer to no open request is passed over.
     pub(super) fn answered(&mut self, id: &Value, message: &Value) {
         let Some(turn) = &mut self.turn else { return };
         let Some(asked) = turn.asked.iter_mut().find(|asked| id.as_u64() == Some(asked.request)) else {
@@ -302,7 +311,7 @@ impl Server {
         });
     }
 
-    fn wait_for_answers(&mut self) -> Result<(), Over> {
+    fn wait_for_answers(&mut self) -> Result<(), FakeTurnStopReason> {
         let open = |server: &Self| {
             server.turn.as_ref().is_some_and(|turn| turn.asked.iter().any(|asked| asked.outcome.is_none()))
         };
@@ -313,7 +322,7 @@ impl Server {
         Ok(())
     }
 
-    fn unask(&mut self) -> Result<(), Over> {
+    fn unask(&mut self) -> Result<(), FakeTurnStopReason> {
         // An answer that was sent by now counts.
         self.wire.wait(Some(Duration::ZERO), &[])?;
         self.take_messages()?;
@@ -330,7 +339,7 @@ impl Server {
     }
 
     /// Runs a command as a tool does.
-    fn sh(&mut self, text: &str) -> Result<(), Over> {
+    fn sh(&mut self, text: &str) -> Result<(), FakeTurnStopReason> {
         let call = self.tool_call("Bash", text, "in_progress")?;
         let mut command = Command::new("/bin/sh");
         command.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -340,8 +349,8 @@ impl Server {
         let ended = pidfd_open(pid, PidfdFlags::empty()).doing("watch a command")?;
         let mut printed = child.stdout.take().expect("it is piped");
         let mut text = Vec::new();
-        // What it prints is read as it comes, so that a full pipe does not hold it up; a process it left behind
-        // may hold the pipe open for ever.
+        // The output of the command is read as it comes, so that a full pipe does not hold the command up; a process it
+        // left behind may hold the pipe open for ever.
         let mut open = true;
         let over = loop {
             let status = child.try_wait().doing("wait for a command")?;
@@ -361,7 +370,7 @@ impl Server {
         let status = match over {
             Ok(status) => status,
             Err(over) => {
-                if matches!(over, Over::Cancelled) {
+                if matches!(over, FakeTurnStopReason::Cancelled) {
                     let _ = kill_process_group(pid, Signal::KILL);
                     let _ = child.wait();
                     self.tool_done(&call, "failed", "cancelled")?;
@@ -382,14 +391,14 @@ impl Server {
         }
     }
 
-    fn new_conversation(&mut self) -> Result<(), Over> {
+    fn new_conversation(&mut self) -> Result<(), FakeTurnStopReason> {
         let id = new_id();
         let store = self.options.store.clone();
-        let Turn { session, prompt, answer, .. } = self.turn();
+        let FakeAcpTurn { session, prompt, answer, .. } = self.turn();
         let (session, prompt, answer) = (session.clone(), prompt.clone(), answer.clone());
         let transcript = self.transcript(&session);
-        transcript.over(Kind::Cut, &prompt, &answer).doing("write the transcript")?;
-        *transcript = Transcript::new(store.as_deref(), &id);
+        transcript.over(FakeRecordKind::Cut, &prompt, &answer).doing("write the transcript")?;
+        *transcript = FakeTranscript::new(store.as_deref(), &id);
         transcript.begin(&prompt).doing("write the transcript")?;
         self.send_update(
             &json!({"sessionUpdate": "session_info_update", "_meta": {"berth": {"sessionId": id}}}),
@@ -397,7 +406,7 @@ impl Server {
     }
 }
 
-/// Reads what is there without waiting for more; whether there may be more later.
+/// Reads the output that is there without waiting for more; returns whether there may be more later.
 fn drain(from: &mut std::process::ChildStdout, into: &mut Vec<u8>) -> std::io::Result<bool> {
     rustix::io::ioctl_fionbio(&*from, true)?;
     let mut buffer = [0; 4096];

@@ -1,53 +1,38 @@
-//! The fake agent as an ACP agent, run for real: what it answers, what it remembers, how it misbehaves.
+//! The fake agent as an ACP agent, run for real: its answers, its memory, its misbehaviour.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
+use berth_harness::{ProcessKillGuard, TestDir};
 use serde_json::{Value, json};
 
-/// A directory of its own.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("fake-agent-acp-{}-{name}", std::process::id()));
-        std::fs::create_dir(&path).expect("create a scratch directory");
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-
-    /// The records of the only transcript there is.
-    fn records(&self, session: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.0.join(format!("{session}.jsonl"))).expect("a transcript");
-        text.lines().map(|line| serde_json::from_str(line).expect("a record")).collect()
-    }
+/// The records of a session's transcript in this directory.
+fn records(store: &TestDir, session: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(store.join(format!("{session}.jsonl"))).expect("a transcript");
+    text.lines().map(|line| serde_json::from_str(line).expect("a record")).collect()
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// An agent and the client's end of it. Nothing is left of it whatever the test came to.
-struct Agent {
-    child: Child,
+/// An agent and the client's end of it. Nothing is left of the agent, however the test ends.
+struct AcpAgentProcess {
+    child: ProcessKillGuard,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     session: String,
 }
 
-impl Agent {
+impl AcpAgentProcess {
     fn start(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fake-agent"));
         command.arg("acp").args(flags).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("spawn fake-agent");
         let output = BufReader::new(child.stdout.take().expect("piped"));
-        Self { input: child.stdin.take(), child, output, session: String::new() }
+        Self {
+            input: child.stdin.take(),
+            child: ProcessKillGuard::new(child),
+            output,
+            session: String::new(),
+        }
     }
 
     fn with_session(flags: &[&str]) -> Self {
@@ -72,7 +57,7 @@ impl Agent {
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: `{line}`"))
     }
 
-    /// What comes until the answer to `id`, and the answer.
+    /// The messages until the answer to `id`, and the answer.
     fn until(&mut self, id: &str) -> (Vec<Value>, Value) {
         let mut before = Vec::new();
         loop {
@@ -94,7 +79,7 @@ impl Agent {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "session/prompt", "params": params}));
     }
 
-    /// A whole turn: what it said, and its answer.
+    /// A whole turn: the text of the agent, and the answer to the prompt.
     fn turn(&mut self, prompt: &str) -> (String, Value) {
         self.begin("turn", prompt);
         let (updates, answer) = self.until("turn");
@@ -104,13 +89,6 @@ impl Agent {
     fn cancel(&mut self) {
         let params = json!({"sessionId": self.session});
         self.send(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": params}));
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -129,14 +107,14 @@ fn wait_for(path: &str) {
 
 #[test]
 fn a_prompt_is_echoed_and_remembered_with_its_turn() {
-    let store = Scratch::new("echo");
-    let mut agent = Agent::with_session(&["--store", &store.path("")]);
+    let store = TestDir::new();
+    let mut agent = AcpAgentProcess::with_session(&["--store", &store.text("")]);
     for (turn, prompt) in ["hello", "say:a b\nthink:hm\nsay:c", "two\nlines"].iter().enumerate() {
         let (said, answer) = agent.turn(prompt);
         assert_eq!(said, ["ECHO: hello", "a bc", "ECHO: two\nlines"][turn]);
         assert_eq!(answer["result"]["stopReason"], "end_turn");
     }
-    let records = store.records(&agent.session);
+    let records = records(&store, &agent.session);
     let short = |record: &Value| (record["n"].clone(), record["turn"].clone(), record["kind"].clone());
     let expected =
         [(1, 1, "begin"), (2, 1, "end"), (3, 2, "begin"), (4, 2, "end"), (5, 3, "begin"), (6, 3, "end")];
@@ -150,12 +128,12 @@ fn a_prompt_is_echoed_and_remembered_with_its_turn() {
 
 #[test]
 fn a_session_is_loaded_with_its_history_resumed_without_and_forked_into_another() {
-    let store = Scratch::new("load");
-    let flags = ["--store", &store.path("")];
-    let mut first = Agent::with_session(&flags);
+    let store = TestDir::new();
+    let flags = ["--store", &store.text("")];
+    let mut first = AcpAgentProcess::with_session(&flags);
     let session = first.session.clone();
     let at = json!({"sessionId": session, "cwd": "/", "mcpServers": []});
-    let mut second = Agent::start(&flags);
+    let mut second = AcpAgentProcess::start(&flags);
     assert_eq!(
         second.call("session/load", at.clone())["error"]["code"],
         -32002,
@@ -177,15 +155,16 @@ fn a_session_is_loaded_with_its_history_resumed_without_and_forked_into_another(
     second.session = forked.clone();
     second.turn("elsewhere");
 
-    let turns = |id: &str| store.records(id).iter().map(|record| record["turn"].clone()).collect::<Vec<_>>();
+    let turns =
+        |id: &str| records(&store, id).iter().map(|record| record["turn"].clone()).collect::<Vec<_>>();
     assert_eq!(turns(&session), [1, 1, 2, 2]);
     assert_eq!(turns(&forked), [1, 1, 2, 2, 3, 3]);
 }
 
 #[test]
-fn what_it_does_not_offer_it_does_not_know() {
+fn methods_that_are_not_offered_are_not_known() {
     let flags = ["--no-load", "--no-resume", "--no-fork", "--no-close", "--no-steer"];
-    let mut agent = Agent::start(&flags);
+    let mut agent = AcpAgentProcess::start(&flags);
     let offered = agent.call("initialize", json!({"protocolVersion": 1}));
     let capabilities = json!({"loadSession": false, "sessionCapabilities": {}});
     assert_eq!(offered["result"]["agentCapabilities"], capabilities);
@@ -194,23 +173,23 @@ fn what_it_does_not_offer_it_does_not_know() {
     {
         assert_eq!(agent.call(method, json!({"sessionId": "x"}))["error"]["code"], -32601, "{method}");
     }
-    let mut agent = Agent::start(&[]);
+    let mut agent = AcpAgentProcess::start(&[]);
     let offered = agent.call("initialize", json!({"protocolVersion": 7}));
     assert_eq!(offered["result"]["protocolVersion"], 1);
     let capabilities =
         json!({"loadSession": true, "sessionCapabilities": {"resume": {}, "fork": {}, "close": {}}});
     assert_eq!(offered["result"]["agentCapabilities"], capabilities);
-    let mut agent = Agent::start(&["--not-logged-in"]);
+    let mut agent = AcpAgentProcess::start(&["--not-logged-in"]);
     assert_eq!(agent.call("session/new", json!({}))["error"]["code"], -32000);
-    let mut agent = Agent::start(&["--refuse-load"]);
+    let mut agent = AcpAgentProcess::start(&["--refuse-load"]);
     assert_eq!(agent.call("session/load", json!({"sessionId": "x"}))["error"]["code"], -32603);
 }
 
 #[test]
 fn permissions_are_asked_for_together_and_their_answers_are_said() {
-    let scratch = Scratch::new("ask");
-    let mut agent = Agent::with_session(&[]);
-    let go = scratch.path("go");
+    let scratch = TestDir::new();
+    let mut agent = AcpAgentProcess::with_session(&[]);
+    let go = scratch.text("go");
     agent.begin(
         "turn",
         &format!("ask:Bash:rm -rf: x\nask:Edit:/a/b\nask:Other:y\nwait-file:{go}\nunask\nsay:over"),
@@ -239,11 +218,11 @@ fn permissions_are_asked_for_together_and_their_answers_are_said() {
 
 #[test]
 fn a_cancel_ends_whatever_a_turn_waits_for_and_leaves_a_cut_record() {
-    let store = Scratch::new("cancel");
-    let pid = store.path("pid");
+    let store = TestDir::new();
+    let pid = store.text("pid");
     let command = format!("sh:echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 60");
     let prompts = ["silent", "wait-file:/nowhere/at/all", "ask:Bash:x", &command, "sleep:100000"];
-    let mut agent = Agent::with_session(&["--store", &store.path("")]);
+    let mut agent = AcpAgentProcess::with_session(&["--store", &store.text("")]);
     for prompt in prompts {
         agent.begin("turn", &format!("say:begun\n{prompt}"));
         while !agent.line().contains("begun") {}
@@ -253,7 +232,7 @@ fn a_cancel_ends_whatever_a_turn_waits_for_and_leaves_a_cut_record() {
         agent.cancel();
         assert_eq!(agent.until("turn").1["result"]["stopReason"], "cancelled", "{prompt}");
     }
-    let kinds: Vec<_> = store.records(&agent.session).iter().map(|record| record["kind"].clone()).collect();
+    let kinds: Vec<_> = records(&store, &agent.session).iter().map(|record| record["kind"].clone()).collect();
     assert_eq!(kinds, ["begin", "cut"].repeat(prompts.len()));
     let pid = std::fs::read_to_string(pid).expect("a pid");
     assert!(!Path::new("/proc").join(pid.trim()).exists(), "the command outlived its cancel");
@@ -261,13 +240,13 @@ fn a_cancel_ends_whatever_a_turn_waits_for_and_leaves_a_cut_record() {
 
 #[test]
 fn a_deaf_agent_does_not_hear_a_cancel() {
-    let scratch = Scratch::new("deaf");
-    let go = scratch.path("go");
-    let mut agent = Agent::with_session(&[]);
+    let scratch = TestDir::new();
+    let go = scratch.text("go");
+    let mut agent = AcpAgentProcess::with_session(&[]);
     agent.begin("turn", &format!("deaf say:begun\nwait-file:{go}"));
     while !agent.line().contains("begun") {}
     agent.cancel();
-    // It answers what comes after the cancel, so it has read the cancel by then.
+    // The agent answers a message that comes after the cancel, so it has read the cancel by then.
     agent.send(&json!({"jsonrpc": "2.0", "id": "x", "method": "session/prompt", "params": {}}));
     assert_eq!(agent.until("x").1["error"]["message"], "a prompt is running");
     std::fs::write(&go, "").expect("write a file");
@@ -276,9 +255,9 @@ fn a_deaf_agent_does_not_hear_a_cancel() {
 
 #[test]
 fn text_for_a_running_turn_is_said_and_for_none_it_is_given_back() {
-    let scratch = Scratch::new("steer");
-    let go = scratch.path("go");
-    let mut agent = Agent::with_session(&[]);
+    let scratch = TestDir::new();
+    let go = scratch.text("go");
+    let mut agent = AcpAgentProcess::with_session(&[]);
     let params = json!({"sessionId": agent.session, "prompt": [{"type": "text", "text": "left"}]});
     assert_eq!(agent.call("_session/steering", params.clone())["result"]["outcome"], "promptRequired");
     agent.begin("turn", &format!("wait-file:{go}\nhello"));
@@ -289,8 +268,8 @@ fn text_for_a_running_turn_is_said_and_for_none_it_is_given_back() {
 }
 
 #[test]
-fn a_command_runs_in_a_session_of_its_own_and_what_it_leaves_holds_nothing_up() {
-    let mut agent = Agent::with_session(&[]);
+fn a_command_runs_in_a_session_of_its_own_and_its_leftovers_hold_nothing_up() {
+    let mut agent = AcpAgentProcess::with_session(&[]);
     let (said, _) = agent.turn("sh:sleep 60 & echo $! $(cut -d' ' -f6 /proc/$$/stat) $$; exit 3");
     let words: Vec<_> = said.split_whitespace().collect();
     let [left, session, pid, "exit", "3"] = words[..] else { panic!("{said}") };
@@ -301,7 +280,7 @@ fn a_command_runs_in_a_session_of_its_own_and_what_it_leaves_holds_nothing_up() 
 
 #[test]
 fn ends_and_troubles_are_as_asked_for() {
-    let mut agent = Agent::with_session(&[]);
+    let mut agent = AcpAgentProcess::with_session(&[]);
     assert_eq!(agent.turn("stop:whatever").1["result"]["stopReason"], "whatever");
     let failed = agent.turn("say:half\nfail:-32000:log in first").1;
     assert_eq!(failed["error"], json!({"code": -32000, "message": "log in first"}));
@@ -317,10 +296,10 @@ fn ends_and_troubles_are_as_asked_for() {
     assert_eq!(report["pid"], agent.child.id());
     agent.begin("turn", "die:KILL");
     assert_eq!(agent.line(), "");
-    let mut agent = Agent::with_session(&[]);
+    let mut agent = AcpAgentProcess::with_session(&[]);
     agent.begin("turn", "exit:7");
     assert_eq!(agent.child.wait().expect("wait").code(), Some(7));
-    let mut agent = Agent::with_session(&[]);
+    let mut agent = AcpAgentProcess::with_session(&[]);
     agent.begin("turn", "close");
     assert_eq!(agent.line(), "", "its output is closed");
     assert!(agent.child.try_wait().expect("look").is_none(), "it lives on");
@@ -328,8 +307,8 @@ fn ends_and_troubles_are_as_asked_for() {
 
 #[test]
 fn a_new_conversation_has_a_transcript_of_its_own() {
-    let store = Scratch::new("new-id");
-    let mut agent = Agent::with_session(&["--store", &store.path("")]);
+    let store = TestDir::new();
+    let mut agent = AcpAgentProcess::with_session(&["--store", &store.text("")]);
     agent.turn("one");
     agent.begin("turn", "new-id\nmoved");
     let (updates, _) = agent.until("turn");
@@ -340,19 +319,19 @@ fn a_new_conversation_has_a_transcript_of_its_own() {
     let records = |id: &str| {
         let short =
             |record: &Value| format!("{} {}", record["turn"], record["kind"].as_str().expect("a kind"));
-        store.records(id).iter().map(short).collect::<Vec<_>>()
+        records(&store, id).iter().map(short).collect::<Vec<_>>()
     };
     assert_eq!(records(&agent.session), ["1 begin", "1 end", "2 begin", "2 cut"]);
     assert_eq!(records(&new), ["1 begin", "1 end", "2 begin", "2 end"]);
 }
 
 #[test]
-fn the_end_of_its_input_means_what_it_was_told_it_means() {
-    let store = Scratch::new("eof");
-    let (go, at) = (store.path("go"), store.path(""));
+fn the_end_of_the_input_has_the_effect_of_the_flag() {
+    let store = TestDir::new();
+    let (go, at) = (store.text("go"), store.text(""));
     for (how, kinds) in [("exit", vec!["begin"]), ("finish", vec!["begin", "end"])] {
         let _ = std::fs::remove_file(&go);
-        let mut agent = Agent::with_session(&["--store", &at, "--at-eof", how]);
+        let mut agent = AcpAgentProcess::with_session(&["--store", &at, "--at-eof", how]);
         agent.begin("turn", &format!("say:begun\nwait-file:{go}"));
         while !agent.line().contains("begun") {}
         agent.input = None;
@@ -361,16 +340,16 @@ fn the_end_of_its_input_means_what_it_was_told_it_means() {
         }
         assert_eq!(agent.child.wait().expect("wait").code(), Some(0));
         let found: Vec<_> =
-            store.records(&agent.session).iter().map(|record| record["kind"].clone()).collect();
+            records(&store, &agent.session).iter().map(|record| record["kind"].clone()).collect();
         assert_eq!(found, kinds, "{how}");
     }
 }
 
 #[test]
 fn children_and_first_steps_are_those_of_the_other_language() {
-    let scratch = Scratch::new("do");
-    let pids = scratch.path("pids");
-    let mut agent = Agent::with_session(&["--do", &format!("pidfile:{pids} ignore:TERM")]);
+    let scratch = TestDir::new();
+    let pids = scratch.text("pids");
+    let mut agent = AcpAgentProcess::with_session(&["--do", &format!("pidfile:{pids} ignore:TERM")]);
     agent.turn("child [ setsid hang ]");
     let text = std::fs::read_to_string(&pids).expect("pids");
     let found: Vec<i32> = text.lines().map(|line| line.parse().expect("a pid")).collect();

@@ -1,11 +1,12 @@
-//! The fake agent run for real: what it says, how it ends, and what it leaves behind.
+//! The fake agent run for real: its output, its end, and the processes it leaves behind.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
+use berth_harness::{ProcessKillGuard, TestDir};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -25,17 +26,15 @@ fn output(script: &str, input: &[u8]) -> Output {
 }
 
 /// A directory of its own, and the pids that have to be gone with it.
-struct Scratch(PathBuf);
+struct StepsTestDir(TestDir);
 
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("fake-agent-{}-{name}", std::process::id()));
-        std::fs::create_dir(&path).expect("create a scratch directory");
-        Self(path)
+impl StepsTestDir {
+    fn new() -> Self {
+        Self(TestDir::new())
     }
 
     fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
+        self.0.text(name)
     }
 
     fn pids(&self) -> Vec<i32> {
@@ -46,36 +45,23 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for StepsTestDir {
     fn drop(&mut self) {
         for pid in self.pids() {
             // Most are gone by now, which is fine.
             let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, Signal::KILL));
         }
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Ends the agent and everything in it, whatever the test came to.
-struct Running(Child);
-
-impl Running {
-    /// Starts a script and waits until it says `ready`.
-    fn ready(script: &str) -> Self {
-        let mut child = agent(script).spawn().expect("spawn fake-agent");
-        let mut line = String::new();
-        let mut stdout = BufReader::new(child.stdout.as_mut().expect("piped"));
-        stdout.read_line(&mut line).expect("read from fake-agent");
-        assert_eq!(line, "ready\n");
-        Self(child)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a script and waits until it says `ready`.
+fn ready(script: &str) -> ProcessKillGuard {
+    let mut agent = ProcessKillGuard::new(agent(script).spawn().expect("spawn fake-agent"));
+    let mut line = String::new();
+    let mut stdout = BufReader::new(agent.stdout.as_mut().expect("piped"));
+    stdout.read_line(&mut line).expect("read from fake-agent");
+    assert_eq!(line, "ready\n");
+    agent
 }
 
 /// Fields 4 (parent), 5 (group), 6 (session) of /proc/PID/stat.
@@ -138,10 +124,10 @@ fn loops_repeat() {
 
 #[test]
 fn a_witness_lives_on_and_has_written_down_every_signal() {
-    let scratch = Scratch::new("witness");
+    let scratch = StepsTestDir::new();
     let heard = scratch.path("heard");
-    let running = Running::ready(&format!("witness:{heard} say:ready nl hang"));
-    let pid = Pid::from_raw(running.0.id().cast_signed()).expect("a pid");
+    let running = ready(&format!("witness:{heard} say:ready nl hang"));
+    let pid = Pid::from_raw(running.id().cast_signed()).expect("a pid");
     for (signal, count) in [(Signal::TERM, 1), (Signal::HUP, 2), (Signal::USR1, 3)] {
         kill_process(pid, signal).expect("our own child");
         let lines = || std::fs::read_to_string(&heard).expect("its file").lines().count();
@@ -153,8 +139,8 @@ fn a_witness_lives_on_and_has_written_down_every_signal() {
 }
 
 #[test]
-fn who_closed_everything_holds_nothing_that_it_inherited() {
-    let scratch = Scratch::new("close-all");
+fn a_process_that_closed_everything_holds_nothing_that_it_inherited() {
+    let scratch = StepsTestDir::new();
     let (pids, socket) = (scratch.path("pids"), scratch.path("socket"));
     let script = format!("listen-unix:{socket} child [ pidfile:{pids} close-all hang ] say:ready nl hang");
     let mut child = agent(&script).spawn().expect("spawn fake-agent");
@@ -164,7 +150,7 @@ fn who_closed_everything_holds_nothing_that_it_inherited() {
         line.clear();
         assert_ne!(stdout.read_line(&mut line).expect("read from fake-agent"), 0);
     }
-    let _running = Running(child);
+    let _running = ProcessKillGuard::new(child);
     let pid = scratch.pids()[0];
     for descriptor in std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it lives") {
         let target = std::fs::read_link(descriptor.expect("a descriptor").path()).expect("a link");
@@ -173,45 +159,44 @@ fn who_closed_everything_holds_nothing_that_it_inherited() {
 }
 
 #[test]
-fn it_dies_by_the_signal_even_if_it_ignored_it_before() {
+fn an_agent_dies_by_a_signal_that_it_ignored_before() {
     assert_eq!(output("ignore:TERM die:TERM", b"").status.signal(), Some(15));
     assert_eq!(output("die:9", b"").status.signal(), Some(9));
 }
 
 #[test]
 fn an_ignored_signal_does_nothing() {
-    let agent = Running::ready("ignore:TERM,HUP,INT say:ready\\n expect:on say:still\\n hang");
-    let pid = Pid::from_child(&agent.0);
+    let agent = ready("ignore:TERM,HUP,INT say:ready\\n expect:on say:still\\n hang");
+    let pid = Pid::from_child(&agent);
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         kill_process(pid, signal).expect("signal the agent");
     }
     let mut agent = agent;
-    agent.0.stdin.as_mut().unwrap().write_all(b"on").unwrap();
+    agent.stdin.as_mut().unwrap().write_all(b"on").unwrap();
     let mut answer = [0; 6];
-    agent.0.stdout.as_mut().unwrap().read_exact(&mut answer).expect("it is still there");
+    agent.stdout.as_mut().unwrap().read_exact(&mut answer).expect("it is still there");
     assert_eq!(&answer, b"still\n");
 }
 
 #[test]
 fn a_child_outlives_the_agent_and_keeps_its_stdout_open() {
-    let scratch = Scratch::new("child");
+    let scratch = StepsTestDir::new();
     let script = format!("pidfile:{} child [ hang ] say:ready\\n", scratch.path("pids"));
-    let mut agent = Running::ready(&script);
-    assert_eq!(agent.0.wait().unwrap().code(), Some(0));
+    let mut agent = ready(&script);
+    assert_eq!(agent.wait().unwrap().code(), Some(0));
     let [_, child] = scratch.pids()[..] else { panic!("two pids, got {:?}", scratch.pids()) };
     assert!(proc_file(child, "cmdline").starts_with(env!("CARGO_BIN_EXE_fake-agent").as_bytes()));
-    let mut poll =
-        [rustix::event::PollFd::new(agent.0.stdout.as_ref().unwrap(), rustix::event::PollFlags::IN)];
+    let mut poll = [rustix::event::PollFd::new(agent.stdout.as_ref().unwrap(), rustix::event::PollFlags::IN)];
     let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
     assert_eq!(rustix::event::poll(&mut poll, Some(&none)), Ok(0), "stdout is open and silent");
 }
 
 #[test]
-fn a_settled_child_is_what_the_script_asked_for_when_its_parent_goes_on() {
-    let scratch = Scratch::new("settled");
+fn a_child_has_its_final_form_when_its_parent_goes_on() {
+    let scratch = StepsTestDir::new();
     let children =
         "child [ setsid ignore:TERM,HUP hang ] child [ orphan hang ] child [ daemonise env-i hang ]";
-    let _agent = Running::ready(&format!("pidfile:{} {children} say:ready\\n hang", scratch.path("pids")));
+    let _agent = ready(&format!("pidfile:{} {children} say:ready\\n hang", scratch.path("pids")));
     let pids = scratch.pids();
     let [agent, leader, orphan, daemon] = pids[..] else { panic!("four pids, got {pids:?}") };
     assert_eq!(proc_file(daemon, "environ"), b"");
@@ -228,10 +213,10 @@ fn a_settled_child_is_what_the_script_asked_for_when_its_parent_goes_on() {
 
 #[test]
 fn a_daemon_with_an_empty_environment_has_left_everything_behind() {
-    let scratch = Scratch::new("daemon");
+    let scratch = StepsTestDir::new();
     let (pids, up) = (scratch.path("pids"), scratch.path("up"));
     let child = format!("child [ daemonise env-i touch:{up} hang ]");
-    let _agent = Running::ready(&format!("pidfile:{pids} {child} wait-file:{up} say:ready\\n hang"));
+    let _agent = ready(&format!("pidfile:{pids} {child} wait-file:{up} say:ready\\n hang"));
     let [agent, daemon] = scratch.pids()[..] else { panic!("two pids, got {:?}", scratch.pids()) };
     let [parent, group, session] = family(daemon);
     assert!(parent != agent && group != daemon && session != family(agent)[2], "a daemon leads nothing");
@@ -249,17 +234,17 @@ fn a_daemon_with_an_empty_environment_has_left_everything_behind() {
 
 #[test]
 fn closing_stdout_is_seen_by_the_reader_while_the_agent_goes_on() {
-    let scratch = Scratch::new("close");
-    let mut agent = Running::ready(&format!("say:ready\\n close say:lost touch:{} hang", scratch.path("on")));
+    let scratch = StepsTestDir::new();
+    let mut agent = ready(&format!("say:ready\\n close say:lost touch:{} hang", scratch.path("on")));
     let mut rest = Vec::new();
-    agent.0.stdout.as_mut().unwrap().read_to_end(&mut rest).expect("end of file");
+    agent.stdout.as_mut().unwrap().read_to_end(&mut rest).expect("end of file");
     assert_eq!(rest, b"");
-    assert_eq!(agent.0.try_wait().unwrap(), None);
+    assert_eq!(agent.try_wait().unwrap(), None);
 }
 
 #[test]
 fn records_are_whole_numbered_lines_until_one_is_torn() {
-    let scratch = Scratch::new("records");
+    let scratch = StepsTestDir::new();
     let path = scratch.path("transcript");
     output(&format!("record:{path}:2 record:{path}:1 tear:{path}"), b"");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -270,7 +255,7 @@ fn records_are_whole_numbered_lines_until_one_is_torn() {
         assert!(record["pid"].is_u64());
     }
     assert_eq!(lines.next(), Some("{\"n\":4,\"pi"));
-    let _endless = Running::ready(&format!("say:ready\\n records:{}", scratch.path("endless")));
+    let _endless = ready(&format!("say:ready\\n records:{}", scratch.path("endless")));
     while std::fs::metadata(scratch.path("endless")).map_or(0, |meta| meta.len()) < 100 {
         std::thread::yield_now();
     }
@@ -278,17 +263,17 @@ fn records_are_whole_numbered_lines_until_one_is_torn() {
 
 #[test]
 fn listeners_can_be_connected_to_and_the_address_is_said() {
-    let scratch = Scratch::new("listen");
+    let scratch = StepsTestDir::new();
     let path = scratch.path("sock");
     let mut child =
         agent(&format!("listen-tcp:0 listen-unix:{path} hang")).spawn().expect("spawn fake-agent");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let agent = Running(child);
+    let agent = ProcessKillGuard::new(child);
     let tcp = lines.next().expect("a line").expect("readable");
     let address = tcp.strip_prefix("listening tcp:").expect("the address");
-    std::net::TcpStream::connect(address).expect("somebody listens");
+    std::net::TcpStream::connect(address).expect("the agent listens");
     assert_eq!(lines.next().expect("a line").expect("readable"), format!("listening unix:{path}"));
-    std::os::unix::net::UnixStream::connect(&path).expect("somebody listens");
+    std::os::unix::net::UnixStream::connect(&path).expect("the agent listens");
     drop(agent);
     std::net::TcpStream::connect(address).expect_err("the listener ended with the agent");
 }

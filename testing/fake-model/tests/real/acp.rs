@@ -1,25 +1,25 @@
-//! The ACP adapters of Claude Code and Codex against the fake model: what the `acp` driver relies on.
+//! The ACP adapters of Claude Code and Codex against the fake model: properties that the `acp` driver relies on.
 //!
 //! Promise: each fact of `docs/agents.md` that berth builds on has a test here that fails when it stops being true.
 //! Not here: berth, and the crate it speaks ACP with: these are the bare lines. Needs `testing/agents/install`.
 
-use berth_harness::model::{Answer, one_line};
-use berth_harness::{RealAgents, Talk};
+use berth_harness::model::{AnswerState, one_line};
+use berth_harness::{JsonLineProcess, RealAgents};
 use serde_json::{Value, json};
 
 const CLAUDE: &str = "claude-agent-acp";
 const CODEX: &str = "codex-acp";
 
 /// An adapter that has been greeted.
-struct Adapter {
-    talk: Talk,
+struct AcpAdapterClient {
+    talk: JsonLineProcess,
     calls: u32,
     session: String,
 }
 
-impl Adapter {
+impl AcpAdapterClient {
     fn start(agents: &RealAgents, program: &str) -> Self {
-        let talk = Talk::start(&mut agents.command(program, [] as [&str; 0]));
+        let talk = JsonLineProcess::start(&mut agents.command(program, [] as [&str; 0]));
         let mut adapter = Self { talk, calls: 0, session: String::new() };
         let capabilities = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
         let answer =
@@ -94,7 +94,7 @@ impl Adapter {
 /// A whole life: prompts, a cancel, an end, and the same conversation in two more processes.
 fn a_life_is_one_line(program: &str) {
     let agents = RealAgents::alone();
-    let mut adapter = Adapter::fresh(&agents, program);
+    let mut adapter = AcpAdapterClient::fresh(&agents, program);
     let session = adapter.session.clone();
     let (end, said) = adapter.prompt("first");
     assert_eq!((&end["result"]["stopReason"], said.as_str()), (&json!("end_turn"), "ECHO: first"));
@@ -103,7 +103,7 @@ fn a_life_is_one_line(program: &str) {
     adapter.cancel();
     assert_eq!(adapter.answer(&held)["result"]["stopReason"], "cancelled");
     agents.model().wait("that it hung up", |all| {
-        all.iter().any(|asked| asked.prompt() == "HOLD a" && asked.answer == Answer::Cut)
+        all.iter().any(|asked| asked.prompt() == "HOLD a" && asked.answer == AnswerState::Cut)
     });
     // A prompt while one runs waits, and has an end of its own.
     let before = adapter.talk.heard.len();
@@ -116,12 +116,12 @@ fn a_life_is_one_line(program: &str) {
     assert_eq!(adapter.said_since(before), "held ECHO: HOLD bECHO: behind");
     assert_eq!(adapter.talk.end().0, 0);
 
-    let (mut adapter, answer) = Adapter::again(&agents, program, "session/load", &session);
+    let (mut adapter, answer) = AcpAdapterClient::again(&agents, program, "session/load", &session);
     assert!(answer["result"].is_object(), "{answer}");
     assert!(adapter.said_since(0).contains("ECHO: first"), "history is told before the answer");
     assert_eq!(adapter.prompt("loaded").1, "ECHO: loaded");
     assert_eq!(adapter.talk.end().0, 0);
-    let (mut adapter, answer) = Adapter::again(&agents, program, "session/resume", &session);
+    let (mut adapter, answer) = AcpAdapterClient::again(&agents, program, "session/resume", &session);
     assert!(answer["result"].is_object(), "{answer}");
     assert_eq!(adapter.said_since(0), "");
     assert_eq!(adapter.prompt("resumed").1, "ECHO: resumed");
@@ -151,7 +151,7 @@ fn a_life_with_codex_is_one_line() {
 /// The client is asked, in this mode, and both kinds of answer count.
 fn permissions_are_asked(program: &str, mode: &str, tool: impl Fn(&str) -> String) {
     let agents = RealAgents::alone();
-    let mut adapter = Adapter::fresh(&agents, program);
+    let mut adapter = AcpAdapterClient::fresh(&agents, program);
     let params = json!({"sessionId": adapter.session, "modeId": mode});
     let answer = adapter.call("session/set_mode", &params);
     assert!(answer["result"].is_object(), "{answer}");
@@ -189,7 +189,7 @@ fn codex_asks_for_permission_when_it_may_not_decide_itself() {
 #[test]
 fn claude_tells_errors_as_errors() {
     let agents = RealAgents::alone();
-    let mut adapter = Adapter::fresh(&agents, CLAUDE);
+    let mut adapter = AcpAdapterClient::fresh(&agents, CLAUDE);
     assert_eq!(adapter.prompt("ERROR 401").0["error"]["code"], -32000);
     let (end, _) = adapter.prompt("ERROR 500");
     assert_eq!(
@@ -199,7 +199,7 @@ fn claude_tells_errors_as_errors() {
     assert_eq!(adapter.prompt("after").1, "ECHO: after");
     assert_eq!(adapter.talk.end().0, 0);
     let (adapter, answer) =
-        Adapter::again(&agents, CLAUDE, "session/load", "5e551014-0000-4000-8000-00000000dead");
+        AcpAdapterClient::again(&agents, CLAUDE, "session/load", "5e551014-0000-4000-8000-00000000dead");
     assert_eq!(answer["error"]["code"], -32002);
     assert_eq!(adapter.talk.end().0, 0);
 }
@@ -207,7 +207,7 @@ fn claude_tells_errors_as_errors() {
 #[test]
 fn codex_calls_a_server_error_an_end_and_only_its_status_tells() {
     let agents = RealAgents::alone();
-    let mut adapter = Adapter::fresh(&agents, CODEX);
+    let mut adapter = AcpAdapterClient::fresh(&agents, CODEX);
     assert_eq!(adapter.prompt("ERROR 401").0["error"]["code"], -32000);
     let before = adapter.talk.heard.len();
     let (end, said) = adapter.prompt("ERROR 500");
@@ -218,7 +218,7 @@ fn codex_calls_a_server_error_an_end_and_only_its_status_tells() {
     assert_eq!(adapter.prompt("after").1, "ECHO: after");
     assert_eq!(adapter.talk.end().0, 0);
     let (adapter, answer) =
-        Adapter::again(&agents, CODEX, "session/load", "01a1e158-0000-7000-8000-000000000000");
+        AcpAdapterClient::again(&agents, CODEX, "session/load", "01a1e158-0000-7000-8000-000000000000");
     assert_eq!(answer["error"]["code"], -32603);
     assert!(
         answer["error"]["data"]["details"].as_str().is_some_and(|text| text.contains("no rollout found"))

@@ -1,4 +1,4 @@
-//! Claude Code itself, driven over stream-json against the fake model: what the `claude` driver relies on.
+//! Claude Code itself, driven over stream-json against the fake model: properties that the `claude` driver relies on.
 //!
 //! Promise: each fact of `docs/agents.md` that berth builds on has a test here that fails when it stops being true.
 //! Not here: berth. Needs `testing/agents/install`.
@@ -6,8 +6,8 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use berth_harness::model::{Answer, one_line};
-use berth_harness::{RealAgents, Talk, said, wait_child, wait_until};
+use berth_harness::model::{AnswerState, one_line};
+use berth_harness::{JsonLineProcess, RealAgents, said, wait_child, wait_until};
 use serde_json::{Value, json};
 
 use crate::tool::{is_alive, long_tool, tool_pid};
@@ -20,34 +20,34 @@ fn id(number: u32) -> String {
 }
 
 /// Claude Code for many turns, as the driver starts it.
-fn claude(agents: &RealAgents, more: &[&str]) -> Talk {
+fn claude(agents: &RealAgents, more: &[&str]) -> JsonLineProcess {
     let mut args = vec!["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"];
     args.extend(["--permission-prompt-tool", "stdio"]);
     args.extend(more);
-    Talk::start(&mut agents.command("claude", args))
+    JsonLineProcess::start(&mut agents.command("claude", args))
 }
 
-fn fresh(agents: &RealAgents, more: &[&str]) -> Talk {
+fn fresh(agents: &RealAgents, more: &[&str]) -> JsonLineProcess {
     let mut all = vec!["--session-id", SESSION];
     all.extend(more);
     claude(agents, &all)
 }
 
-fn send(talk: &mut Talk, number: u32, text: &str) {
+fn send(talk: &mut JsonLineProcess, number: u32, text: &str) {
     talk.say(&json!({"type": "user", "uuid": id(number), "message": {"role": "user", "content": text}}));
 }
 
-fn result(talk: &mut Talk) -> Value {
+fn result(talk: &mut JsonLineProcess) -> Value {
     talk.wait("a result", |line| line["type"] == "result")
 }
 
-fn turn(talk: &mut Talk, number: u32, text: &str) -> Value {
+fn turn(talk: &mut JsonLineProcess, number: u32, text: &str) -> Value {
     send(talk, number, text);
     result(talk)
 }
 
-/// The last word on a message.
-fn settled(talk: &mut Talk, number: u32) -> String {
+/// The final state that Claude Code reports for a message.
+fn settled(talk: &mut JsonLineProcess, number: u32) -> String {
     let is_last = |state: &Value| state == "completed" || state == "cancelled";
     let line = talk
         .wait("the end of a message", |line| line["command_uuid"] == id(number) && is_last(&line["state"]));
@@ -95,7 +95,7 @@ fn turns_and_a_tool_make_one_line_and_each_result_names_its_prompt() {
 }
 
 #[test]
-fn the_same_uuid_is_not_run_again_even_after_a_resume() {
+fn a_repeated_uuid_is_not_run_again_even_after_a_resume() {
     let agents = RealAgents::alone();
     let mut talk = fresh(&agents, &[]);
     turn(&mut talk, 1, "once");
@@ -157,7 +157,7 @@ fn a_permission_is_asked_on_stdio_and_both_answers_count() {
 fn an_interrupt_ends_the_turn_and_the_next_message_runs() {
     let agents = RealAgents::alone();
     let mut talk = fresh(&agents, &[]);
-    let interrupt = |talk: &mut Talk, name: &str| {
+    let interrupt = |talk: &mut JsonLineProcess, name: &str| {
         talk.say(
             &json!({"type": "control_request", "request_id": name, "request": {"subtype": "interrupt"}}),
         );
@@ -175,7 +175,7 @@ fn an_interrupt_ends_the_turn_and_the_next_message_runs() {
     assert_eq!((&ended["is_error"], &ended["terminal_reason"]), (&json!(true), &json!("aborted_streaming")));
     assert_eq!(answers(&ended), [id(1)]);
     assert_eq!(settled(&mut talk, 1), "cancelled");
-    agents.model().wait("that it hung up", |asked| asked[0].answer == Answer::Cut);
+    agents.model().wait("that it hung up", |asked| asked[0].answer == AnswerState::Cut);
     let next = result(&mut talk);
     assert_eq!((&next["result"], answers(&next)), (&json!("ECHO: behind"), vec![id(2)]));
     assert_eq!(settled(&mut talk, 2), "completed");
@@ -190,7 +190,7 @@ fn an_interrupt_ends_the_turn_and_the_next_message_runs() {
         |line: &Value| line["type"] == "control_cancel_request" && line["request_id"] == asked["request_id"];
     assert!(talk.heard.iter().any(taken_back), "{:?}", talk.heard.last());
     assert_eq!(result(&mut talk)["terminal_reason"], "aborted_tools");
-    // Too late an answer is no answer.
+    // An answer that comes too late does not count.
     let allow = json!({"behavior": "allow", "updatedInput": asked["request"]["input"]});
     let response = json!({"subtype": "success", "request_id": asked["request_id"], "response": allow});
     talk.say(&json!({"type": "control_response", "response": response}));
@@ -279,7 +279,7 @@ fn a_closed_input_lets_the_turn_finish_and_so_do_broken_pipes() {
     assert_eq!(talk.end().0, 0);
     assert_eq!(agents.transcripts()[0].answers(), ["held ECHO: HOLD it"]);
 
-    // As if whoever drives it had been killed: nobody reads, nobody writes, and it goes on.
+    // As if the driving process had been killed: no reader, no writer, and the agent goes on.
     let args = [
         "-p",
         "--input-format",
@@ -351,7 +351,7 @@ fn a_result_is_in_the_transcript_before_anyone_hears_of_it_and_a_killed_tool_liv
     drop(talk);
     // The prompt is written by now. Its call may not be: a tool can have run without a trace in the transcript.
     assert_eq!(agents.transcripts()[0].prompts().len(), 2);
-    // The tool is nobody's child now, and reads for ever.
+    // The tool is an orphan now, and reads for ever.
     assert!(is_alive(tool), "if this fails Claude Code has become better than we know");
     std::fs::write(agents.work().join("pipe"), "go\n").expect("the tool reads");
     wait_until("the tool's end", || !is_alive(tool));

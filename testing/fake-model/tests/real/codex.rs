@@ -1,23 +1,23 @@
-//! Codex itself, driven over its app-server against the fake model: what the `codex` driver relies on.
+//! Codex itself, driven over its app-server against the fake model: properties that the `codex` driver relies on.
 //!
 //! Promise: each fact of `docs/agents.md` that berth builds on has a test here that fails when it stops being true.
 //! Not here: berth. Needs `testing/agents/install`.
 
-use berth_harness::model::{Answer, one_line};
-use berth_harness::{RealAgents, Talk, wait_until};
+use berth_harness::model::{AnswerState, one_line};
+use berth_harness::{JsonLineProcess, RealAgents, wait_until};
 use serde_json::{Value, json};
 
 use crate::tool::{is_alive, long_tool, tool_pid};
 
 /// An app-server that has been greeted.
-struct Server {
-    talk: Talk,
+struct AppServerClient {
+    talk: JsonLineProcess,
     calls: u32,
 }
 
-impl Server {
+impl AppServerClient {
     fn start(agents: &RealAgents) -> Self {
-        let talk = Talk::start(&mut agents.command("codex", ["app-server"]));
+        let talk = JsonLineProcess::start(&mut agents.command("codex", ["app-server"]));
         let mut server = Self { talk, calls: 0 };
         let client = json!({"clientInfo": {"name": "berth", "title": "berth", "version": "0.1.0"}});
         let answer = server.call("initialize", &client);
@@ -77,7 +77,7 @@ fn complaint(answer: &Value) -> (i64, &str) {
 #[test]
 fn turns_and_a_tool_make_one_line() {
     let agents = RealAgents::alone();
-    let mut server = Server::start(&agents);
+    let mut server = AppServerClient::start(&agents);
     let thread = server.thread(&agents, "never");
     assert!(agents.transcripts().is_empty(), "no rollout before the first turn");
     for (prompt, answer) in [
@@ -104,7 +104,7 @@ fn turns_and_a_tool_make_one_line() {
 #[test]
 fn an_approval_is_asked_and_each_answer_counts() {
     let agents = RealAgents::alone();
-    let mut server = Server::start(&agents);
+    let mut server = AppServerClient::start(&agents);
     let thread = server.thread(&agents, "untrusted");
     for (decision, status, answer) in [
         ("accept", "completed", "TOOLDONE ran"),
@@ -128,7 +128,7 @@ fn an_approval_is_asked_and_each_answer_counts() {
 #[test]
 fn an_interrupt_ends_the_turn_and_leaves_the_command_until_the_end() {
     let agents = RealAgents::alone();
-    let mut server = Server::start(&agents);
+    let mut server = AppServerClient::start(&agents);
     let thread = server.thread(&agents, "never");
     let turn = server.begin(&thread, "HOLD one");
     agents.model().arrived("one");
@@ -136,12 +136,12 @@ fn an_interrupt_ends_the_turn_and_leaves_the_command_until_the_end() {
         .talk
         .say(&json!({"id": "i", "method": "turn/interrupt", "params": {"threadId": thread, "turnId": turn}}));
     assert_eq!(server.completed()["status"], "interrupted");
-    agents.model().wait("that it hung up", |asked| asked[0].answer == Answer::Cut);
+    agents.model().wait("that it hung up", |asked| asked[0].answer == AnswerState::Cut);
     assert_eq!(server.turn(&thread, "next")["status"], "completed");
 
     let turn = server.begin(&thread, &long_tool(&agents));
     let tool = tool_pid(&agents);
-    // Known to the server, too, and not only to its shell.
+    // Known to the server, and not only to its shell.
     server.talk.wait("the command's start", |line| {
         line["method"] == "item/started" && line["params"]["item"]["type"] == "commandExecution"
     });
@@ -159,7 +159,7 @@ fn an_interrupt_ends_the_turn_and_leaves_the_command_until_the_end() {
 #[test]
 fn a_turn_started_in_a_turn_is_a_steer_and_ends_with_it() {
     let agents = RealAgents::alone();
-    let mut server = Server::start(&agents);
+    let mut server = AppServerClient::start(&agents);
     let thread = server.thread(&agents, "never");
     let first = server.begin(&thread, "HOLD a");
     agents.model().arrived("a");
@@ -185,10 +185,10 @@ fn a_turn_started_in_a_turn_is_a_steer_and_ends_with_it() {
 #[test]
 fn a_second_writer_is_refused_until_the_first_is_gone() {
     let agents = RealAgents::alone();
-    let mut first = Server::start(&agents);
+    let mut first = AppServerClient::start(&agents);
     let thread = first.thread(&agents, "never");
     first.turn(&thread, "first");
-    let mut second = Server::start(&agents);
+    let mut second = AppServerClient::start(&agents);
     let refused = second.resume(&thread);
     assert_eq!(
         complaint(&refused),
@@ -209,7 +209,7 @@ fn a_second_writer_is_refused_until_the_first_is_gone() {
 #[test]
 fn an_api_error_fails_the_turn_and_the_next_one_runs() {
     let agents = RealAgents::alone();
-    let mut server = Server::start(&agents);
+    let mut server = AppServerClient::start(&agents);
     let thread = server.thread(&agents, "never");
     for prompt in ["ERROR 401", "ERROR 500", "CUT"] {
         let turn = server.turn(&thread, prompt);
@@ -225,7 +225,7 @@ fn an_api_error_fails_the_turn_and_the_next_one_runs() {
 #[test]
 fn a_closed_input_aborts_the_turn_and_a_kill_is_told_as_interrupted() {
     let agents = RealAgents::alone();
-    let mut server = Server::start(&agents);
+    let mut server = AppServerClient::start(&agents);
     let thread = server.thread(&agents, "never");
     server.begin(&thread, "HOLD a");
     agents.model().arrived("a");
@@ -233,14 +233,14 @@ fn a_closed_input_aborts_the_turn_and_a_kill_is_told_as_interrupted() {
     let last = agents.transcripts()[0].records.last().cloned().unwrap_or_default();
     assert_eq!(last["payload"]["type"], "turn_aborted");
 
-    let mut server = Server::start(&agents);
+    let mut server = AppServerClient::start(&agents);
     server.resume(&thread);
     let killed = server.begin(&thread, &long_tool(&agents));
     let tool = tool_pid(&agents);
     drop(server.talk);
     wait_until("the command's end", || !is_alive(tool));
 
-    let mut server = Server::start(&agents);
+    let mut server = AppServerClient::start(&agents);
     assert!(server.resume(&thread)["result"].is_object());
     let turns = server.call("thread/turns/list", &json!({"threadId": thread}));
     let newest = &turns["result"]["data"][0];
@@ -251,15 +251,15 @@ fn a_closed_input_aborts_the_turn_and_a_kill_is_told_as_interrupted() {
     assert_eq!(
         told.map(|result| result.text),
         Some("aborted".to_owned()),
-        "what the model hears of the killed call"
+        "the model hears of the killed call"
     );
     assert_eq!(agents.transcripts()[0].no_fork(), Ok(()));
 }
 
 #[test]
-fn what_was_said_or_done_is_in_the_rollout_before_anyone_hears_of_it() {
+fn messages_and_tool_calls_are_in_the_rollout_before_a_client_hears_of_them() {
     let agents = RealAgents::alone();
-    let mut server = Server::start(&agents);
+    let mut server = AppServerClient::start(&agents);
     let thread = server.thread(&agents, "never");
     server.turn(&thread, "first");
     drop(server.talk);
@@ -269,7 +269,7 @@ fn what_was_said_or_done_is_in_the_rollout_before_anyone_hears_of_it() {
     };
     assert_eq!((agents.transcripts()[0].answers(), kinds("task_complete")), (vec!["ECHO: first".into()], 1));
 
-    let mut server = Server::start(&agents);
+    let mut server = AppServerClient::start(&agents);
     server.resume(&thread);
     server.begin(&thread, &long_tool(&agents));
     let tool = tool_pid(&agents);
@@ -281,11 +281,11 @@ fn what_was_said_or_done_is_in_the_rollout_before_anyone_hears_of_it() {
 #[test]
 fn unknown_threads_and_methods_are_refused_with_one_code() {
     let agents = RealAgents::alone();
-    let mut server = Server::start(&agents);
+    let mut server = AppServerClient::start(&agents);
     let unknown = "01a1e158-0000-7000-8000-000000000000";
     let input = json!([{"type": "text", "text": "x"}]);
     let empty = server.thread(&agents, "never");
-    let mut other = Server::start(&agents);
+    let mut other = AppServerClient::start(&agents);
     let asked = [
         (server.resume(unknown), "no rollout found"),
         (server.resume("nonsense"), "invalid session id"),

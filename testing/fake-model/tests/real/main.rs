@@ -1,4 +1,4 @@
-//! What berth relies on in the real agents, shown with the fake model (docs/agents.md).
+//! Properties of the real agents that berth relies on, shown with the fake model (docs/agents.md).
 
 mod acp;
 mod claude;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use berth_harness::{RealAgents, wait_until};
 
-/// A tool that says its pid, and then waits for somebody to write to `pipe`.
+/// A tool that says its pid, and then waits until something is written to `pipe`.
 pub(crate) fn long_tool(agents: &RealAgents) -> String {
     let made = std::process::Command::new("mkfifo").arg(agents.work().join("pipe")).status();
     assert!(made.is_ok_and(|status| status.success()), "mkfifo");

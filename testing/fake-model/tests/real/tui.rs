@@ -2,12 +2,12 @@
 //!
 //! Not here: berth. Needs `testing/agents/install`.
 
-use berth_harness::{RealAgents, Terminal, wait_until};
+use berth_harness::{RealAgents, TestTerminal, wait_until};
 
 /// Pastes a prompt once the screen says that the agent listens, and waits for the answer.
-fn asks_and_answers(agents: &RealAgents, mut terminal: Terminal, listens: &str) {
+fn asks_and_answers(agents: &RealAgents, mut terminal: TestTerminal, listens: &str) {
     terminal.wait_for(listens);
-    // What is typed before the agent listens is lost, and there is no event for it: paste until it shows.
+    // Text that is typed before the agent listens is lost, and there is no event for that: paste until it shows.
     let mut pasted = 0;
     terminal.wait_until("the prompt on the screen", |terminal| {
         if !terminal.text().contains("hello there") && pasted < 20 {
@@ -24,7 +24,7 @@ fn asks_and_answers(agents: &RealAgents, mut terminal: Terminal, listens: &str) 
         }
         terminal.text().contains("ECHO: hello there")
     });
-    // Both write later than they show: who kills them now loses the turn.
+    // Both agents write later than they show: a kill at this moment loses the turn.
     wait_until("the answer in the transcript", || {
         agents.transcripts().first().is_some_and(|transcript| !transcript.answers().is_empty())
     });

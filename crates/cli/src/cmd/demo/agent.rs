@@ -1,8 +1,8 @@
 //! The agent of the demo: a script that takes turns and speaks the Agent Client Protocol on its standard streams.
 //!
-//! It has eight tests to fix, one after the other, and writes down in a file what it has done: so it can be killed in the
+//! The agent has eight tests to fix, one after the other, and records each fix in a file: so it can be killed in the
 //! middle of a turn and go on in the next run, as real agents do.
-//! Promise: it does nothing but write that file; it ends with its input.
+//! Promise: the agent writes only that file, and ends when its input ends.
 //! Start with [`run`].
 
 use std::io::{BufRead, Write};
@@ -10,21 +10,21 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 use serde_json::{Value, json};
 
 use crate::print;
 
-/// How many tests there are to fix.
+/// Number of tests to fix.
 pub(super) const TESTS: usize = 8;
-/// How long one takes.
+/// Time for each fix.
 const EACH: Duration = Duration::from_millis(500);
-/// The only conversation there is.
+/// Id of the only conversation.
 const CONVERSATION: &str = "demo-conversation";
-/// The JSON-RPC code for a method that is not known.
+/// The JSON-RPC code for an unknown method.
 const METHOD_NOT_FOUND: i64 = -32601;
 
-/// How many tests are fixed, by what the agent wrote down in `dir`.
+/// Number of fixed tests, by the agent's notes in `dir`.
 pub(super) fn fixed(dir: &Path) -> usize {
     std::fs::read_to_string(notes(dir)).map_or(0, |notes| notes.lines().count())
 }
@@ -44,21 +44,21 @@ pub(super) fn run(dir: &Path) -> Result<u8, Problem> {
             }
         }
     });
-    let mut agent = Agent { dir: dir.to_owned(), input: receiver };
+    let mut agent = DemoAgent { dir: dir.to_owned(), input: receiver };
     while let Ok(message) = agent.input.recv() {
         agent.hear(&message).map_err(|error| {
-            Problem::new(Code::Refused, format!("the demo's agent cannot write: {error}"))
+            Problem::new(ProblemCode::Refused, format!("the demo's agent cannot write: {error}"))
         })?;
     }
     Ok(0)
 }
 
-struct Agent {
+struct DemoAgent {
     dir: PathBuf,
     input: Receiver<Value>,
 }
 
-impl Agent {
+impl DemoAgent {
     fn hear(&mut self, message: &Value) -> std::io::Result<()> {
         let id = &message["id"];
         let answer = match message["method"].as_str() {
@@ -70,8 +70,7 @@ impl Agent {
                 json!({"stopReason": reason})
             }
             Some(_) if !id.is_null() => {
-                let error =
-                    json!({"code": METHOD_NOT_FOUND, "message": "the demo's agent does not know that"});
+                let error = json!({"code": METHOD_NOT_FOUND, "message": "the demo's agent does not know this method"});
                 return say(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
             }
             Some(_) | None => return Ok(()),
@@ -79,7 +78,7 @@ impl Agent {
         say(&json!({"jsonrpc": "2.0", "id": id, "result": answer}))
     }
 
-    /// Fixes what is left to fix. The reason why it stops.
+    /// Fixes the remaining tests. Returns the stop reason of the protocol.
     fn turn(&mut self) -> std::io::Result<&'static str> {
         let before = fixed(&self.dir);
         let begin = match before {

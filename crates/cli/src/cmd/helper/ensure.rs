@@ -1,26 +1,30 @@
-//! `berth helper ensure`: own a helper, and start it if it does not run.
+//! `berth helper ensure`: makes a session own a helper, and starts the helper if it does not run.
 
 use berth_api::Problem;
-use berth_verbs::helper::{Asked, ensure};
+use berth_verbs::helper::{HelperRequest, ensure};
 
 use super::owner;
-use crate::args::Ensure;
-use crate::args::helper::ScopeArg;
-use crate::cmd::run::words;
-use crate::ctx::Ctx;
+use crate::args::HelperEnsureArgs;
+use crate::args::helper::HelperScopeArg;
+use crate::cmd::run::recorded_command;
+use crate::ctx::CommandContext;
 use crate::print;
 
-pub(crate) fn run(ctx: &Ctx, helpers: &Ctx, args: &Ensure) -> Result<u8, Problem> {
-    let asked = Asked {
+pub(crate) fn run(
+    ctx: &CommandContext,
+    helpers: &CommandContext,
+    args: &HelperEnsureArgs,
+) -> Result<u8, Problem> {
+    let asked = HelperRequest {
         name: args.name.clone(),
         owner: owner(ctx, args.owner.as_ref())?,
         keep: args.keep,
-        is_of_account: args.scope == ScopeArg::User,
+        is_of_account: args.scope == HelperScopeArg::User,
         cwd: args.cwd.clone(),
         linger: args.idle,
         ready: args.ready.clone(),
         ready_within: args.ready_timeout,
-        command: words(&args.command)?,
+        command: recorded_command(&args.command)?,
     };
     let status = ensure(helpers, &asked)?;
     let printed = if args.json {

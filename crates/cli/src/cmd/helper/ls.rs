@@ -1,20 +1,20 @@
-//! `berth helper ls`: the helpers there are.
+//! `berth helper ls`: lists the helpers.
 
 use berth_api::helper::HelperStatus;
-use berth_api::{Code, Problem, SessionState, Status};
+use berth_api::{Problem, ProblemCode, SessionState, SessionStatus};
 
-use crate::args::HelperLs;
-use crate::ctx::Ctx;
+use crate::args::HelperLsArgs;
+use crate::ctx::CommandContext;
 use crate::print;
-use crate::visible::{Paint, Visible};
+use crate::safe_text::{SafeText, TextStyle};
 
-/// How many owners are named in a line.
+/// Limit of owners that a line names.
 const NAMED_OWNERS: usize = 2;
 
-pub(crate) fn run(helpers: &Ctx, args: &HelperLs) -> Result<u8, Problem> {
+pub(crate) fn run(helpers: &CommandContext, args: &HelperLsArgs) -> Result<u8, Problem> {
     let all = berth_verbs::helper::list(helpers)?;
     let damaged = all.damaged;
-    let (listed, stopped): (Vec<Status>, Vec<Status>) =
+    let (listed, stopped): (Vec<SessionStatus>, Vec<SessionStatus>) =
         all.helpers.into_iter().partition(|status| args.all || status.state != SessionState::Stopped);
     let stopped = stopped.len();
     if args.json {
@@ -30,11 +30,11 @@ pub(crate) fn run(helpers: &Ctx, args: &HelperLs) -> Result<u8, Problem> {
     for problem in &damaged {
         print::problem(problem);
     }
-    Ok(if damaged.is_empty() { 0 } else { Code::Refused.exit_code() })
+    Ok(if damaged.is_empty() { 0 } else { ProblemCode::Refused.exit_code() })
 }
 
-/// Who owns it, in a few words.
-pub(super) fn owners(status: &Status, helper: &HelperStatus) -> String {
+/// The owners of a helper, in a few words.
+pub(super) fn owners(status: &SessionStatus, helper: &HelperStatus) -> String {
     if !helper.owners_known {
         return "none known".to_owned();
     }
@@ -50,20 +50,20 @@ pub(super) fn owners(status: &Status, helper: &HelperStatus) -> String {
     }
 }
 
-fn is_unready(status: &Status) -> bool {
+fn is_unready(status: &SessionStatus) -> bool {
     status.state == SessionState::Running && status.helper.as_ref().is_none_or(|helper| !helper.ready)
 }
 
-fn table(listed: &[Status]) -> Visible {
+fn table(listed: &[SessionStatus]) -> SafeText {
     if listed.is_empty() {
-        return Visible::default();
+        return SafeText::default();
     }
-    let row = |status: &Status| {
+    let row = |status: &SessionStatus| {
         let helper = status.helper.clone().unwrap_or_default();
         let place = helper.dir.clone().unwrap_or_else(|| helper.scope.clone());
         let state = if is_unready(status) { "unready".to_owned() } else { status.state.to_string() };
         let started_at = status.started_at.filter(|_| status.state != SessionState::Stopped);
-        let age = print::ago(started_at.unwrap_or(status.created_at));
+        let age = print::age_since(started_at.unwrap_or(status.created_at));
         let address = helper.address.clone().unwrap_or_else(|| "-".to_owned());
         [helper.name.clone(), place, state, owners(status, &helper), age, address]
     };
@@ -74,7 +74,7 @@ fn table(listed: &[Status]) -> Visible {
     let screen = crate::tty::size().map_or(usize::MAX, |size| usize::from(size.cols));
     let room = screen.saturating_sub(widths.iter().sum::<usize>() + 2 * 6).max(10);
     let commands = listed.iter().map(|status| print::command_line(&status.what.command, room));
-    let mut text = Visible::default();
+    let mut text = SafeText::default();
     for (at, (row, command)) in
         rows.iter().zip(std::iter::once("COMMAND".to_owned()).chain(commands)).enumerate()
     {
@@ -82,7 +82,7 @@ fn table(listed: &[Status]) -> Visible {
             let padded = format!("{cell:width$}", width = *width);
             let status = listed.get(at.wrapping_sub(1)).filter(|_| column == 2);
             text.push(status.map_or(padded.clone().into(), |status| {
-                let paint = if is_unready(status) { Paint::Dim } else { (&status.state).into() };
+                let paint = if is_unready(status) { TextStyle::Dim } else { (&status.state).into() };
                 print::painted(paint, cell, *width)
             }));
             text.push("  ");

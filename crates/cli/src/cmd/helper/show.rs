@@ -1,21 +1,21 @@
-//! `berth helper show`: everything known about a helper.
+//! `berth helper show`: prints the details of a helper and its last output.
 
-use berth_api::{Problem, SessionState, Status};
+use berth_api::{Problem, SessionState, SessionStatus};
 use berth_core::SessionId;
-use berth_screen::Plain;
+use berth_screen::PlainTextFilter;
 use berth_store::output::OutputFiles;
 
 use super::{described, find, reworded};
-use crate::args::HelperShow;
-use crate::ctx::Ctx;
+use crate::args::HelperShowArgs;
+use crate::ctx::CommandContext;
 use crate::print;
-use crate::visible::Visible;
+use crate::safe_text::SafeText;
 
-/// How much of the output is looked at for the last lines, and how many are shown.
+/// Size of the output's end that is read for the last lines, and the number of lines shown.
 const LAST_BYTES: u64 = 16 * 1024;
 const LAST_LINES: usize = 10;
 
-pub(crate) fn run(helpers: &Ctx, args: &HelperShow) -> Result<u8, Problem> {
+pub(crate) fn run(helpers: &CommandContext, args: &HelperShowArgs) -> Result<u8, Problem> {
     let id = find(helpers, &args.name)?;
     let (status, trouble) = helpers.known(&id).map_err(|problem| reworded(problem, &id))?;
     let status = described(helpers, status);
@@ -29,12 +29,12 @@ pub(crate) fn run(helpers: &Ctx, args: &HelperShow) -> Result<u8, Problem> {
     Ok(problem.code.exit_code())
 }
 
-fn lines(helpers: &Ctx, status: &Status) -> Visible {
+fn lines(helpers: &CommandContext, status: &SessionStatus) -> SafeText {
     let helper = status.helper.clone().unwrap_or_default();
     let mut rows = vec![("helper", helper.name.clone()), ("id", status.id.clone())];
     rows.push(("scope", helper.dir.clone().map_or(helper.scope.clone(), |dir| format!("dir {dir}"))));
     rows.push(("state", status.state.to_string()));
-    rows.extend(print::ending(status).map(|ending| ("ended", ending)));
+    rows.extend(print::exit_summary(status).map(|ending| ("ended", ending)));
     if status.state == SessionState::Running {
         let ready = if helper.ready { "yes" } else { "not yet" };
         rows.push(("ready", ready.to_owned()));
@@ -55,23 +55,23 @@ fn lines(helpers: &Ctx, status: &Status) -> Visible {
     rows.push(("run", status.epoch.to_string()));
     rows.extend(status.pid.map(|pid| ("process", format!("pid {pid}"))));
     rows.extend(status.keeper_pid.map(|pid| ("keeper", format!("pid {pid}"))));
-    rows.extend(status.started_at.map(|at| ("started", format!("{at} ({} ago)", print::ago(at)))));
+    rows.extend(status.started_at.map(|at| ("started", format!("{at} ({} ago)", print::age_since(at)))));
     rows.push(("output", format!("{} bytes", status.output_bytes)));
     let files = SessionId::parse(&status.id).map(|id| helpers.home.session(&id));
     rows.extend(files.iter().map(|files| ("record", files.display().to_string())));
     rows.extend(status.left.iter().map(|left| ("left over", left.clone())));
-    let mut text = print::labelled(rows, (&status.state).into());
+    let mut text = print::key_value_lines(rows, (&status.state).into());
     for line in files.iter().flat_map(|files| last_lines(&files.output(), status.output_from)) {
         text.push(format!("  | {line}\n"));
     }
     text
 }
 
-/// What the current or last run printed last.
+/// The last lines of the output of the current or last run.
 fn last_lines(output: &OutputFiles, from: u64) -> Vec<String> {
     let bytes = output.tail(from, LAST_BYTES).unwrap_or_default();
     let mut text = Vec::new();
-    Plain::default().feed(&bytes, &mut text);
+    PlainTextFilter::default().feed(&bytes, &mut text);
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(LAST_LINES)..].iter().map(|line| (*line).to_owned()).collect()

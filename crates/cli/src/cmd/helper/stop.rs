@@ -1,15 +1,15 @@
-//! `berth helper stop`: end helpers by explicit order, and wait for proof.
+//! `berth helper stop`: ends helpers, with or without owners, and waits for proof of the end.
 
 use berth_api::Problem;
 use berth_core::SessionId;
 
 use super::{described, find, reworded};
-use crate::args::HelperStop;
+use crate::args::HelperStopArgs;
 use crate::cmd;
-use crate::ctx::Ctx;
+use crate::ctx::CommandContext;
 use crate::print;
 
-pub(crate) fn run(helpers: &Ctx, args: &HelperStop) -> Result<u8, Problem> {
+pub(crate) fn run(helpers: &CommandContext, args: &HelperStopArgs) -> Result<u8, Problem> {
     // All names are looked up first: a typing mistake must not leave half of them stopped.
     let ids: Vec<SessionId> = args.names.iter().map(|name| find(helpers, name)).collect::<Result<_, _>>()?;
     let grace_ms = u64::try_from(args.grace.as_millis()).unwrap_or(u64::MAX);
@@ -19,7 +19,7 @@ pub(crate) fn run(helpers: &Ctx, args: &HelperStop) -> Result<u8, Problem> {
         match ended {
             Ok(status) => {
                 if !args.json {
-                    let how = print::ending(&status).unwrap_or_else(|| status.state.to_string());
+                    let how = print::exit_summary(&status).unwrap_or_else(|| status.state.to_string());
                     print::note(&format!("{named}: {how}"));
                 }
                 stopped.push(described(helpers, status));

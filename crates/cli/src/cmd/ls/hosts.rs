@@ -1,40 +1,41 @@
 //! `berth ls --hosts`: the sessions of other hosts in the same list.
 //!
-//! Promise: which host a session is of is what was asked there, whatever the host says: two may say the same id, because
-//! one was copied from the other or lies, and each row is of its own.
+//! Promise: a session belongs to the host that listed it, and each host's session is a row of its own. Two hosts may
+//! list the same session id, because one is a copy of the other or lies.
+//! Start with [`MultiHostListing::collect`].
 
 use std::collections::HashMap;
 
-use berth_api::{Problem, Status};
-use berth_verbs::hosts::{self, Look, PATIENCE};
+use berth_api::{Problem, SessionStatus};
+use berth_verbs::hosts::{self, HostStatus, PATIENCE};
 use serde::Serialize;
 
-use crate::ctx::Ctx;
-use crate::listing::{Filter, Listing, Seen, ids, listing, look_at_all, shown};
+use crate::ctx::CommandContext;
+use crate::listing::{ListingEntry, SessionFilter, SessionListing, ids, listing, look_at_all, shown};
 use crate::print;
 
-/// The list, and which host each session is of; those of this one are of none.
-pub(super) struct Fleet {
-    pub(super) listing: Listing,
-    looks: Vec<Look>,
-    /// The place in `looks`, by the id of a session as one types it here: `HOST:ID`.
+/// A list with the host of each session. Sessions of this host have none.
+pub(super) struct MultiHostListing {
+    pub(super) listing: SessionListing,
+    looks: Vec<HostStatus>,
+    /// Index in `looks`, by the id of a session as it is typed on this host: `HOST:ID`.
     host_of: HashMap<String, usize>,
 }
 
-/// What `--json` prints.
+/// An object of `--json`.
 #[derive(Serialize)]
-struct Placed<'a> {
+struct HostSessionStatus<'a> {
     host: Option<&'a str>,
     host_away: bool,
     host_age_ms: Option<u64>,
     #[serde(flatten)]
-    status: Status,
+    status: SessionStatus,
 }
 
-impl Fleet {
-    pub(super) fn collect(ctx: &Ctx, filter: &Filter) -> Result<Self, Problem> {
+impl MultiHostListing {
+    pub(super) fn collect(ctx: &CommandContext, filter: &SessionFilter) -> Result<Self, Problem> {
         let mut looks = hosts::look_at_all(&ctx.home, PATIENCE)?;
-        let mut seen: Vec<Seen> = look_at_all(ctx, filter, &ids(ctx)?);
+        let mut seen: Vec<ListingEntry> = look_at_all(ctx, filter, &ids(ctx)?);
         let mut host_of = HashMap::new();
         let now_ms = berth_host::clock::wall_ms();
         for (at, look) in looks.iter_mut().enumerate() {
@@ -47,29 +48,29 @@ impl Fleet {
         Ok(Self { listing: listing(filter, seen), looks, host_of })
     }
 
-    fn look(&self, status: &Status) -> Option<&Look> {
+    fn look(&self, status: &SessionStatus) -> Option<&HostStatus> {
         self.host_of.get(&status.id).map(|at| &self.looks[*at])
     }
 
-    /// Whether nobody knows what became of it since: its host is away.
-    pub(super) fn is_away(&self, status: &Status) -> bool {
+    /// True if the session's host is away, so that its shown state may be out of date.
+    pub(super) fn is_away(&self, status: &SessionStatus) -> bool {
         self.look(status).is_some_and(|look| look.away.is_some())
     }
 
-    /// What a session is called in the list.
-    pub(super) fn called(&self, status: &Status) -> Option<String> {
-        let named = |look: &Look| status.name.as_deref().map(|name| placed(&look.host.name, name));
+    /// The name of a session in the list: `HOST:NAME` or `HOST:ID`; `None` for a session of this host.
+    pub(super) fn called(&self, status: &SessionStatus) -> Option<String> {
+        let named = |look: &HostStatus| status.name.as_deref().map(|name| placed(&look.host.name, name));
         self.look(status).map(|look| named(look).unwrap_or_else(|| status.id.clone()))
     }
 
     pub(super) fn print_json(&self) -> Result<(), Problem> {
-        let placed = |status: &Status| {
+        let placed = |status: &SessionStatus| {
             let look = self.look(status);
             let mut status = status.clone();
-            // There is a field for the host.
+            // The host has a field of its own, so the id is printed without it.
             let own = look.and_then(|look| status.id.strip_prefix(&placed(&look.host.name, "")));
             status.id = own.unwrap_or(&status.id).to_owned();
-            Placed {
+            HostSessionStatus {
                 host: look.map(|look| look.host.name.as_str()),
                 host_away: look.is_some_and(|look| look.away.is_some()),
                 host_age_ms: look.and_then(|look| look.age_ms),
@@ -79,16 +80,16 @@ impl Fleet {
         print::json(&self.listing.sessions.iter().map(placed).collect::<Vec<_>>())
     }
 
-    /// Which hosts are away, and how old what is shown of them is.
+    /// Remarks about hosts that are away, with the age of their sessions, and about other versions of berth.
     pub(super) fn remarks(&self) -> Vec<String> {
         let away = self.looks.iter().filter_map(|look| {
-            let why = crate::width::one_line(look.away.as_deref()?);
+            let why = crate::text_width::one_line(look.away.as_deref()?);
             let name = &look.host.name;
             Some(match look.age_ms {
                 Some(age) => {
-                    format!("{name} is away ({why}): what is shown of it is {} old", print::age(age))
+                    format!("{name} is away ({why}): its sessions are shown as of {} ago", print::age(age))
                 }
-                None => format!("{name} is away ({why}), and nothing is known of it"),
+                None => format!("{name} is away ({why}) and has not answered before"),
             })
         });
         let skew =
@@ -101,7 +102,7 @@ impl Fleet {
     }
 }
 
-/// Something of another host, as one types it here.
+/// A name or id of another host, as it is typed on this one.
 fn placed(host: &str, what: &str) -> String {
     format!("{host}:{what}")
 }

@@ -1,54 +1,58 @@
 //! `berth ls --watch`: the list, kept up to date.
 //!
-//! Promise: it is drawn again when something changes, and once a second for the ages; between that nothing is
-//! done. Whatever ends it, the terminal is as it was. Off a terminal, with --json, there is a line for each
-//! session that changed, and `{"gone":ID}` for one that is no longer listed.
+//! Promise: the list is drawn again after a change, and once a second for the ages; in between the process sleeps. The
+//! terminal is restored at every end of the command. Off a terminal, --json prints a line for each session that
+//! changed, and `{"gone":ID}` for a session that is no longer listed.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use berth_api::{Code, Problem, Status};
+use berth_api::{Problem, ProblemCode, SessionStatus};
 use berth_host::signals::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use rustix::stdio::stdin;
 
-use super::{drawn, remarks};
-use crate::args::Ls;
-use crate::ctx::Ctx;
-use crate::listing::Filter;
-use crate::listing::live::Live;
-use crate::listing::table::Paper;
-use crate::visible::{Paint, Visible};
-use crate::{print, tty, width};
+use super::{hidden_sessions_notes, rendered};
+use crate::args::LsArgs;
+use crate::ctx::CommandContext;
+use crate::listing::SessionFilter;
+use crate::listing::live_listing::LiveListing;
+use crate::listing::table::TableFormat;
+use crate::safe_text::{SafeText, TextStyle};
+use crate::{print, text_width, tty};
 
-/// How long news are gathered before they are looked at: they come in bunches, and a keeper that ends is told of
-/// a moment before its lease is free.
+/// Time for which news are collected before the sessions are read: news come in bursts, and the news of a keeper's end
+/// arrives a moment before its lease is free.
 const GATHER: Duration = Duration::from_millis(60);
-/// How often ages are written anew.
+/// Interval at which the ages are drawn again.
 const TICK: Duration = Duration::from_secs(1);
 
-pub(super) fn run(ctx: &Ctx, args: &Ls, filter: Filter) -> Result<u8, Problem> {
-    let usage = |what: &str, hint: &str| Err(Problem::new(Code::Usage, what).hint(hint));
+pub(super) fn run(ctx: &CommandContext, args: &LsArgs, filter: SessionFilter) -> Result<u8, Problem> {
+    let usage = |what: &str, hint: &str| Err(Problem::new(ProblemCode::Usage, what).hint(hint));
     match (args.json, args.tree) {
         (true, true) => {
-            return usage("--watch --json prints a session at a time, and no tree", "leave --tree out");
+            return usage(
+                "--watch --json prints single sessions, and --tree needs the whole list",
+                "leave --tree out",
+            );
         }
-        (true, false) => return lines(Live::begin(ctx, filter)?),
+        (true, false) => return lines(LiveListing::begin(ctx, filter)?),
         (false, _) if !tty::is_interactive() => {
-            return usage("--watch needs a terminal", "for programs there is `berth ls --watch --json`");
+            return usage("--watch needs a terminal", "programs use `berth ls --watch --json`");
         }
         (false, _) => {}
     }
     let wanted = [Signal::WINCH, Signal::HUP, Signal::TERM, Signal::INT].map(Signal::as_raw);
     let cannot = |what: &str, error: &std::io::Error| {
-        Problem::new(Code::Refused, format!("cannot {what}: {error}")).hint("`berth ls` lists once")
+        Problem::new(ProblemCode::Refused, format!("cannot {what}: {error}"))
+            .hint("`berth ls` prints the list once")
     };
     let signals = SignalFd::new(&wanted).map_err(|error| cannot("listen to signals", &error))?;
-    let mut live = Live::begin(ctx, filter)?;
-    let raw = tty::Raw::enter().map_err(|error| cannot("prepare the terminal", &error))?;
-    // Its own screen, so that what was there comes back; no cursor.
+    let mut live = LiveListing::begin(ctx, filter)?;
+    let raw = tty::RawMode::enter().map_err(|error| cannot("prepare the terminal", &error))?;
+    // The alternate screen, so that the old content comes back at the end; the cursor is hidden.
     tty::set_active_screen(berth_screen::ActiveScreen::Alternate);
     tty::last_words(b"\x1b[?1049h\x1b[?25l");
     let left = watch(ctx, args, &mut live, &signals);
@@ -56,20 +60,25 @@ pub(super) fn run(ctx: &Ctx, args: &Ls, filter: Filter) -> Result<u8, Problem> {
     left
 }
 
-/// Why the loop goes on.
+/// The reasons why a wait returned.
 #[derive(Default)]
-struct Woken {
+struct ListingWakeup {
     has_news: bool,
     is_over: Option<u8>,
 }
 
-fn watch(ctx: &Ctx, args: &Ls, live: &mut Live<'_>, signals: &SignalFd) -> Result<u8, Problem> {
+fn watch(
+    ctx: &CommandContext,
+    args: &LsArgs,
+    live: &mut LiveListing<'_>,
+    signals: &SignalFd,
+) -> Result<u8, Problem> {
     let mut news_at: Option<Instant> = None;
     let mut tick_at = Instant::now() + TICK;
-    let mut last = Visible::default();
+    let mut last = SafeText::default();
     loop {
         let picture = picture(ctx, args, live)?;
-        // A terminal far away is not sent what it shows already.
+        // An unchanged picture is not sent again, which saves bandwidth over ssh.
         if picture != last {
             // One synchronized update where the terminal supports it, drawn over the old picture: nothing flickers.
             let rows = picture.as_str().replace('\n', "\x1b[K\r\n");
@@ -90,7 +99,7 @@ fn watch(ctx: &Ctx, args: &Ls, live: &mut Live<'_>, signals: &SignalFd) -> Resul
                 news_at.get_or_insert_with(|| Instant::now() + GATHER);
             }
             if !woken.has_news && woken.is_over.is_none() && Instant::now() < due {
-                // Another size, or a key that means nothing.
+                // The terminal has a new size, or a key without a meaning was pressed.
                 break;
             }
         }
@@ -100,19 +109,19 @@ fn watch(ctx: &Ctx, args: &Ls, live: &mut Live<'_>, signals: &SignalFd) -> Resul
         }
         if tick_at <= Instant::now() {
             live.tick()?;
-            // From now on, not from when it was due: whoever was suspended owes nothing.
+            // Counted from now, not from the time it was due: a suspended process does not catch up on missed ticks.
             tick_at = Instant::now() + TICK;
         }
     }
 }
 
-fn wait(live: &Live<'_>, signals: &SignalFd, for_news: bool, patience: Duration) -> Woken {
-    let mut woken = Woken::default();
+fn wait(live: &LiveListing<'_>, signals: &SignalFd, for_news: bool, patience: Duration) -> ListingWakeup {
+    let mut woken = ListingWakeup::default();
     let mut fds = vec![
         PollFd::from_borrowed_fd(stdin(), PollFlags::IN),
         PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
     ];
-    // Known news are gathered; that there are some need not be told again.
+    // While news are being collected, further news need no wake-up.
     if for_news {
         fds.extend(live.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
     }
@@ -132,7 +141,7 @@ fn wait(live: &Live<'_>, signals: &SignalFd, for_news: bool, patience: Duration)
         match rustix::io::read(stdin(), &mut keys) {
             // The terminal is gone.
             Ok(0) | Err(rustix::io::Errno::IO) => woken.is_over = Some(128 + 1),
-            // q, Ctrl-C, Ctrl-D and Escape by itself.
+            // The keys q, Ctrl-C, Ctrl-D, and a lone Escape leave.
             Ok(count)
                 if keys[..count].iter().any(|key| matches!(key, b'q' | 3 | 4)) || keys[..count] == [27] =>
             {
@@ -146,13 +155,13 @@ fn wait(live: &Live<'_>, signals: &SignalFd, for_news: bool, patience: Duration)
 }
 
 /// The whole screen, row by row.
-fn picture(ctx: &Ctx, args: &Ls, live: &Live<'_>) -> Result<Visible, Problem> {
+fn picture(ctx: &CommandContext, args: &LsArgs, live: &LiveListing<'_>) -> Result<SafeText, Problem> {
     let size = tty::size().unwrap_or_default();
     let (rows, columns) = (usize::from(size.rows).max(2), usize::from(size.cols).max(2));
     let colour = tty::wants_colour();
     let mut listing = live.listing();
-    let mut lines = drawn(ctx, args, &mut listing, None, Paper { columns: Some(columns), colour })?;
-    let mut foot = remarks(args, &listing);
+    let mut lines = rendered(ctx, args, &mut listing, None, TableFormat { columns: Some(columns), colour })?;
+    let mut foot = hidden_sessions_notes(args, &listing);
     foot.extend(listing.damaged.iter().map(|problem| format!("error: {}", problem.what)));
     let room = rows - 1;
     if lines.len() > room {
@@ -160,27 +169,27 @@ fn picture(ctx: &Ctx, args: &Ls, live: &Live<'_>) -> Result<Visible, Problem> {
         lines.truncate(room);
     }
     foot.push("q leaves".to_owned());
-    let foot = width::cut(&width::one_line(&foot.join(" · ")), columns);
-    lines.resize(room, Visible::default());
-    lines.push(Visible::painted(Paint::Dim, foot, colour));
-    Ok(Visible::joined(lines, "\n"))
+    let foot = text_width::cut(&text_width::one_line(&foot.join(" · ")), columns);
+    lines.resize(room, SafeText::default());
+    lines.push(SafeText::painted(TextStyle::Dim, foot, colour));
+    Ok(SafeText::joined(lines, "\n"))
 }
 
-/// For programs: what is there, then what changes, until nobody reads it.
-fn lines(mut live: Live<'_>) -> Result<u8, Problem> {
-    let mut told: BTreeMap<String, Status> = BTreeMap::new();
+/// Prints all sessions, then each change, as lines of JSON, until the reader closes standard output.
+fn lines(mut live: LiveListing<'_>) -> Result<u8, Problem> {
+    let mut told: BTreeMap<String, SessionStatus> = BTreeMap::new();
     loop {
         let listing = live.listing();
-        let mut text = Visible::default();
+        let mut text = SafeText::default();
         let mut now = BTreeMap::new();
         for status in listing.sessions {
             if told.get(&status.id) != Some(&status) {
-                text.push(Visible::json_line(&status)?);
+                text.push(SafeText::json_line(&status)?);
             }
             now.insert(status.id.clone(), status);
         }
         for id in told.keys().filter(|id| !now.contains_key(*id)) {
-            text.push(Visible::json_line(&serde_json::json!({ "gone": id }))?);
+            text.push(SafeText::json_line(&serde_json::json!({ "gone": id }))?);
         }
         told = now;
         print::text(&text)?;
@@ -189,11 +198,11 @@ fn lines(mut live: Live<'_>) -> Result<u8, Problem> {
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => {
-                return Err(Problem::new(Code::Refused, format!("cannot wait for changes: {error}")));
+                return Err(Problem::new(ProblemCode::Refused, format!("cannot wait for changes: {error}")));
             }
         }
         if !fds[0].revents().is_empty() {
-            // Nobody reads any more.
+            // The reader has closed standard output.
             return Ok(0);
         }
         std::thread::sleep(GATHER);

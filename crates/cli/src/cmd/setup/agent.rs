@@ -1,33 +1,33 @@
-//! `berth setup claude` and `berth setup codex`: says what changes, shows it (--dry-run) or does it.
+//! `berth setup claude` and `berth setup codex`: lists the changes, and shows them as a diff (--dry-run) or makes them.
 
 use std::path::Path;
 
 use berth_api::Problem;
-use berth_keeper::carried;
-use berth_store::Home;
-use berth_verbs::setup::Plan;
+use berth_conversations::injected_hooks;
+use berth_store::StateDir;
+use berth_verbs::setup::SetupPlan;
 
-use crate::args::SetupHow;
+use crate::args::SetupModeArgs;
 use crate::print;
 
-/// Sets an agent up, or takes that away.
+/// Sets an agent up, or undoes the setup.
 pub(super) fn run(
     agent: &str,
-    how: SetupHow,
-    plan: impl Fn(&Path, bool) -> Result<Plan, Problem>,
+    how: SetupModeArgs,
+    plan: impl Fn(&Path, bool) -> Result<SetupPlan, Problem>,
 ) -> Result<u8, Problem> {
-    // The hook may run with another HOME: it is told where this is.
-    let root = if how.dry_run { Home::place()? } else { Home::locate()?.root().to_owned() };
+    // The hook may run with another HOME, so its command line names the state directory.
+    let root = if how.dry_run { StateDir::place()? } else { StateDir::locate()?.root().to_owned() };
     let plan = plan(&root, how.remove)?;
-    // What is set up calls berth by it, also where all files are as they should be.
-    let link = carried::link_path(&root);
+    // The hooks call berth through this link, so it is made even if all files are up to date.
+    let link = injected_hooks::link_path(&root);
     let leads_nowhere = !how.remove && !link.exists();
     if !how.remove && !how.dry_run {
-        Plan::link(&root)?;
+        SetupPlan::link(&root)?;
     }
     plan.summary.iter().for_each(print::note);
     if how.dry_run {
-        let shown: Vec<String> = plan.changes.iter().map(berth_verbs::setup::Change::diff).collect();
+        let shown: Vec<String> = plan.changes.iter().map(berth_verbs::setup::FileEdit::diff).collect();
         print::text(&shown.concat())?;
     }
     if !how.dry_run {

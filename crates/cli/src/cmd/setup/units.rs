@@ -1,53 +1,54 @@
-//! The units of systemd that berth brings along, word for word.
+//! The text of berth's systemd units.
 //!
-//! Promise: whatever is in a path, systemd reads it as that path.
+//! Promise: systemd reads each path as it is, also one with spaces, quotes, `%` or `$`. A path that no unit can express
+//! is refused.
 //! Start with [`all`].
 
 use std::path::Path;
 
-use berth_api::{Code, Problem};
+use berth_api::{Problem, ProblemCode};
 
-/// The first line of every unit, by which we know our own.
+/// The first line of every unit, which marks files that berth wrote.
 pub(super) const MARK: &str =
     "# Written by `berth setup systemd`, which changes it again; yours goes into a drop-in.";
 
-/// How often records are compared with reality when nobody types a command.
+/// Interval of the sweeps.
 const SWEEP_EVERY: &str = "5min";
 
-/// How long systemd waits for a sign of life of the gateway.
+/// Time without a sign of life after which systemd restarts the gateway.
 const WATCHDOG: &str = "90s";
 
-/// Variables that say where things are: a service does not inherit them.
+/// Variables that name berth's directories and files, which a service does not inherit.
 const CARRIED: [&str; 4] = ["BERTH_HOME", "BERTH_CONFIG", "XDG_STATE_HOME", "XDG_CONFIG_HOME"];
 
-/// One file.
+/// A unit file of systemd.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Unit {
+pub(super) struct SystemdUnit {
     pub(super) name: &'static str,
     pub(super) text: String,
-    /// Whether it is this one that is started, now and after every boot.
+    /// True if setup enables and starts this unit, now and after every boot.
     pub(super) is_enabled: bool,
-    /// Whether it is of the gateway, which not everybody wants.
+    /// True for the gateway's unit, which is optional.
     pub(super) is_gateway: bool,
 }
 
-/// Every unit there is, for this program and this environment.
-pub(super) fn all() -> Result<Vec<Unit>, Problem> {
+/// All units, for this program and this environment.
+pub(super) fn all() -> Result<Vec<SystemdUnit>, Problem> {
     let program = std::env::current_exe().map_err(|error| {
-        Problem::new(Code::Refused, format!("cannot tell where this program is: {error}"))
+        Problem::new(ProblemCode::Refused, format!("cannot tell where this program is: {error}"))
             .hint("put berth into a directory that is in PATH")
     })?;
     let set = |name: &'static str| Some((name, std::env::var_os(name).filter(|value| !value.is_empty())?));
     let mut environment = Vec::new();
     for (name, value) in CARRIED.into_iter().filter_map(set) {
-        // What is relative means this directory, and no other.
+        // A relative path is resolved against the current directory: the service runs in another one.
         let value = std::path::absolute(&value).unwrap_or(value.into());
         environment.push((name, text_of(&value)?));
     }
     Ok(for_program(&text_of(&program)?, &environment))
 }
 
-fn for_program(program: &str, environment: &[(&str, String)]) -> Vec<Unit> {
+fn for_program(program: &str, environment: &[(&str, String)]) -> Vec<SystemdUnit> {
     let environment: String = environment
         .iter()
         .map(|(name, value)| format!("Environment={}\n", quoted(&format!("{name}={value}"), false)))
@@ -56,14 +57,14 @@ fn for_program(program: &str, environment: &[(&str, String)]) -> Vec<Unit> {
     let service = format!(
         "{MARK}\n\
          [Unit]\n\
-         Description=berth: compare records with reality, clear up what is proven ours\n\
+         Description=berth: end and clean up leftovers of sessions whose keeper died\n\
          Documentation=man:berth-sweep(1)\n\
          \n\
          [Service]\n\
          Type=oneshot\n\
          ExecStart={program} sweep --quiet\n\
          {environment}\
-         # The report is for people who ask; what goes wrong is in the journal.\n\
+         # The report is printed on request (`berth sweep`); errors go to the journal.\n\
          StandardOutput=null\n\
          Nice=10\n"
     );
@@ -96,30 +97,30 @@ fn for_program(program: &str, environment: &[(&str, String)]) -> Vec<Unit> {
          KillMode=process\n\
          TimeoutStopSec=20\n\
          Restart=on-failure\n\
-         # 2: the config makes no sense. 4: another gateway serves this state directory, or has the address.\n\
+         # 2: the config is not valid. 4: another gateway serves this state directory, or has the address.\n\
          RestartPreventExitStatus=2 4\n\
-         # It looks after itself; this is for a process that cannot even do that.\n\
+         # The gateway restarts its own stuck parts; the watchdog is for a process that is stuck as a whole.\n\
          WatchdogSec={WATCHDOG}\n\
          \n\
          [Install]\n\
          WantedBy=default.target\n"
     );
     vec![
-        Unit { name: "berth-sweep.service", text: service, is_enabled: false, is_gateway: false },
-        Unit { name: "berth-sweep.timer", text: timer, is_enabled: true, is_gateway: false },
-        Unit { name: "berth-gateway.service", text: gateway, is_enabled: true, is_gateway: true },
+        SystemdUnit { name: "berth-sweep.service", text: service, is_enabled: false, is_gateway: false },
+        SystemdUnit { name: "berth-sweep.timer", text: timer, is_enabled: true, is_gateway: false },
+        SystemdUnit { name: "berth-gateway.service", text: gateway, is_enabled: true, is_gateway: true },
     ]
 }
 
 fn text_of(path: &Path) -> Result<String, Problem> {
     let text = path.to_str().filter(|text| !text.chars().any(char::is_control));
     text.map(str::to_owned).ok_or_else(|| {
-        Problem::new(Code::Refused, format!("{path:?} cannot be written into a unit"))
+        Problem::new(ProblemCode::Refused, format!("{path:?} cannot be written into a unit"))
             .hint("use a path without line breaks that is UTF-8")
     })
 }
 
-/// A word as systemd reads it. In a command line a dollar begins a variable.
+/// Quotes a word for systemd. In a command line a dollar sign begins a variable.
 fn quoted(word: &str, is_command: bool) -> String {
     let mut text = String::from("\"");
     for c in word.chars() {
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_unit_can_say_is_refused() {
+    fn a_path_with_a_line_break_is_refused() {
         assert!(text_of(Path::new("/a\nExecStart=/bin/false")).is_err());
     }
 }

@@ -1,57 +1,59 @@
-//! `berth transcript check`: what is broken, and what a resume would lose.
+//! `berth transcript check`: reports damage in transcripts, and the turns that a resume would lose.
 
 use std::fmt::Write;
 
-use berth_api::{Code, Problem};
-use berth_transcript::EveryFile;
-use berth_verbs::records::check::{Finding, Report, Side, Turn, Weight};
-use berth_verbs::records::{self, Checked};
+use berth_api::{Problem, ProblemCode};
+use berth_transcript::AllTranscripts;
+use berth_verbs::transcript_files::check::{
+    BranchTurn, FindingSeverity, ForkSide, TranscriptFinding, TranscriptReport,
+};
+use berth_verbs::transcript_files::{self, CheckedTranscript};
 use serde_json::json;
 
 use super::{BROKEN, count, files, moment};
-use crate::args::TranscriptCheck;
-use crate::ctx::Ctx;
+use crate::args::TranscriptCheckArgs;
+use crate::ctx::CommandContext;
 use crate::print;
-use crate::progress::Later;
-use crate::width;
+use crate::progress::DeferredProgress;
+use crate::text_width;
 
-/// How many turns of a branch are listed; --json has more.
+/// Limit of turns that are listed of a branch; --json has more.
 const MAX_TURNS: usize = 10;
 
-pub(super) fn run(ctx: &Ctx, args: &TranscriptCheck) -> Result<u8, Problem> {
-    let EveryFile { files, damaged } = if args.all {
-        records::all(|name| std::env::var_os(name))?
+pub(super) fn run(ctx: &CommandContext, args: &TranscriptCheckArgs) -> Result<u8, Problem> {
+    let AllTranscripts { files, damaged } = if args.all {
+        transcript_files::all(|name| std::env::var_os(name))?
     } else {
-        EveryFile { files: files(ctx, &args.files)?, damaged: Vec::new() }
+        AllTranscripts { files: files(ctx, &args.files)?, damaged: Vec::new() }
     };
-    let mut all = print::Array::default();
+    let mut all = print::JsonArrayPrinter::default();
     let (mut clean, mut broken, mut unreadable) = (0_u64, 0_u64, 0_u64);
-    let progress = Later::new("checking (MiB)");
+    let progress = DeferredProgress::new("checking (MiB)");
     let mut told = |checked| {
         match &checked {
-            Checked::Report(report) if report.is_clean() => clean += 1,
-            Checked::Report(_) => broken += 1,
-            Checked::Unreadable { .. } => unreadable += 1,
+            CheckedTranscript::Report(report) if report.is_clean() => clean += 1,
+            CheckedTranscript::Report(_) => broken += 1,
+            CheckedTranscript::Unreadable { .. } => unreadable += 1,
         }
         match checked {
-            Checked::Report(report) if args.json => progress.suspend(|| all.push(&report))?,
-            Checked::Unreadable { path, why } if args.json => {
+            CheckedTranscript::Report(report) if args.json => progress.suspend(|| all.push(&report))?,
+            CheckedTranscript::Unreadable { path, why } if args.json => {
                 let unreadable = json!({"path": path.to_string_lossy(), "error": why});
                 progress.suspend(|| all.push(&unreadable))?;
             }
-            // Of many, those that have nothing to say are not listed.
-            Checked::Report(report) if args.all && report.findings.is_empty() => {}
-            Checked::Report(report) => progress.suspend(|| print::text(&text(&report)))?,
-            Checked::Unreadable { why, .. } => progress.suspend(|| {
-                print::problem(&Problem::new(Code::Refused, why).hint("nothing else is known of it"))
+            // With --all, files without findings are only counted.
+            CheckedTranscript::Report(report) if args.all && report.findings.is_empty() => {}
+            CheckedTranscript::Report(report) => progress.suspend(|| print::text(&text(&report)))?,
+            CheckedTranscript::Unreadable { why, .. } => progress.suspend(|| {
+                print::problem(&Problem::new(ProblemCode::Refused, why).hint("the file was not checked"))
             }),
         }
         Ok(())
     };
     for (path, why) in damaged {
-        told(Checked::Unreadable { path, why })?;
+        told(CheckedTranscript::Unreadable { path, why })?;
     }
-    records::check_files(&files, &progress, &mut told)?;
+    transcript_files::check_files(&files, &progress, &mut told)?;
     drop(progress);
     if args.json {
         all.end()?;
@@ -63,11 +65,11 @@ pub(super) fn run(ctx: &Ctx, args: &TranscriptCheck) -> Result<u8, Problem> {
     Ok(match (unreadable, broken) {
         (0, 0) => 0,
         (0, _) => BROKEN,
-        (_, _) => Code::Refused.exit_code(),
+        (_, _) => ProblemCode::Refused.exit_code(),
     })
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &TranscriptReport) -> String {
     let found = match (report.faults(), report.notes()) {
         (0, 0) => "clean".to_owned(),
         (0, notes) => format!("clean, {}", count(notes, "note")),
@@ -95,11 +97,11 @@ fn text(report: &Report) -> String {
     text
 }
 
-fn tell(finding: &Finding, text: &mut String) {
+fn tell(finding: &TranscriptFinding, text: &mut String) {
     let place = if finding.line == 0 { "the file".to_owned() } else { format!("line {}", finding.line) };
     let weight = match finding.weight {
-        Weight::Fault => "",
-        Weight::Note => "note: ",
+        FindingSeverity::Fault => "",
+        FindingSeverity::Note => "note: ",
     };
     let _ = writeln!(text, "  {place}: {weight}{}", finding.text);
     if let Some(resume) = &finding.resume {
@@ -113,15 +115,15 @@ fn tell(finding: &Finding, text: &mut String) {
     }
 }
 
-/// Who wrote one side of a fork, and where.
-fn told(side: &Side) -> String {
+/// One side of a fork: its lines, its writer, and the time and place of writing.
+fn told(side: &ForkSide) -> String {
     let writer = &side.writer;
     let word = if side.resumed { "followed" } else { "left    " };
     let mut text = format!("{word}  lines {} to {}", side.from_line, side.to_line);
     let times = (moment(writer.from_ms), moment(writer.to_ms));
     if !times.0.is_empty() {
         let _ = write!(text, ", {}", times.0);
-        // The same day is not told twice.
+        // A second time on the same day is shown without the day.
         if times.1 != times.0 && times.1.len() > 11 {
             let same_day = times.0.get(..11) == times.1.get(..11);
             let _ = write!(text, " to {}", if same_day { &times.1[11..] } else { &times.1[..] });
@@ -136,9 +138,9 @@ fn told(side: &Side) -> String {
     text
 }
 
-fn turns(turns: &[Turn], indent: &str, text: &mut String) {
+fn turns(turns: &[BranchTurn], indent: &str, text: &mut String) {
     for turn in turns.iter().take(MAX_TURNS) {
-        let said = width::cut(&width::one_line(&turn.said), 60);
+        let said = text_width::cut(&text_width::one_line(&turn.said), 60);
         let _ = writeln!(text, "{indent}line {}  {}  {}: {said}", turn.line, moment(turn.at_ms), turn.kind);
     }
     if turns.len() > MAX_TURNS {

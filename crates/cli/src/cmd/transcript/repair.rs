@@ -1,30 +1,32 @@
-//! `berth transcript repair`: a copy that is whole.
+//! `berth transcript repair`: makes an undamaged copy of a transcript.
 
 use std::fmt::Write;
 use std::path::PathBuf;
 
 use berth_api::Problem;
-use berth_verbs::records;
-use berth_verbs::records::repair::{Keep, Repaired, Wish};
+use berth_verbs::transcript_files;
+use berth_verbs::transcript_files::repair::{BranchChoice, RepairOptions, RepairResult};
 
 use super::BROKEN;
-use crate::args::TranscriptRepair;
-use crate::ctx::Ctx;
+use crate::args::TranscriptRepairArgs;
+use crate::ctx::CommandContext;
 use crate::print;
 
-pub(super) fn run(ctx: &Ctx, args: &TranscriptRepair) -> Result<u8, Problem> {
-    let source = records::one_meant(ctx, &args.file)?;
+pub(super) fn run(ctx: &CommandContext, args: &TranscriptRepairArgs) -> Result<u8, Problem> {
+    let source = transcript_files::resolve_path(ctx, &args.file)?;
     let keep = match args.keep.as_deref() {
-        None | Some("all") => Keep::All,
-        Some("newest") => Keep::Newest,
-        Some("longest") => Keep::Longest,
-        Some(leaf) => Keep::Leaf(leaf.to_owned()),
+        None | Some("all") => BranchChoice::All,
+        Some("newest") => BranchChoice::Newest,
+        Some("longest") => BranchChoice::Longest,
+        Some(leaf) => BranchChoice::Leaf(leaf.to_owned()),
     };
-    let wish = Wish { keep, force: args.force, beside: args.beside, ..Wish::default() };
-    let (made, holder) = records::repair_file(&source, &args.to, args.new_id, wish)?;
+    let wish = RepairOptions { keep, force: args.force, beside: args.beside, ..RepairOptions::default() };
+    let (made, holder) = transcript_files::repair_file(&source, &args.to, args.new_id, wish)?;
     if let Some(holder) = holder {
         let who = holder.line();
-        print::note(&format!("{who} has it open: what it writes from now on is not in the copy"));
+        print::note(&format!(
+            "{who} has the transcript open: records that it writes from now on are not in the copy"
+        ));
     }
     if args.json {
         print::json(&made)?;
@@ -37,7 +39,7 @@ pub(super) fn run(ctx: &Ctx, args: &TranscriptRepair) -> Result<u8, Problem> {
     Ok(if made.left.is_empty() { 0 } else { BROKEN })
 }
 
-fn text(made: &Repaired) -> String {
+fn text(made: &RepairResult) -> String {
     let mut text = format!("{}\n", made.copy.display());
     for change in &made.changes {
         let _ = match change.line {
@@ -49,7 +51,7 @@ fn text(made: &Repaired) -> String {
         text.push_str("  nothing had to be changed: the copy is identical\n");
     }
     if let Some(rest) = &made.rest {
-        let _ = writeln!(text, "  what was set aside is in {}", rest.display());
+        let _ = writeln!(text, "  records that were set aside are in {}", rest.display());
     }
     for other in &made.beside {
         let _ = writeln!(text, "  a branch has a copy of its own: {}", other.display());
@@ -60,13 +62,14 @@ fn text(made: &Repaired) -> String {
     text
 }
 
-/// The command that takes the copy up. Nothing for an id that an agent would not give: it may be anything.
-fn how_to_resume(made: &Repaired, source: &std::path::Path) -> Option<String> {
+/// A sentence with the command that resumes the copy. `None` for an id that no agent would give, because such an id may
+/// contain anything.
+fn how_to_resume(made: &RepairResult, source: &std::path::Path) -> Option<String> {
     if !berth_transcript::is_plain_id(&made.conversation) {
         return None;
     }
     let cd = made.cwd.as_ref().map_or_else(String::new, |cwd| {
-        format!("cd {} && ", berth_api::redact::command_line(std::slice::from_ref(cwd)))
+        format!("cd {} && ", berth_api::redact::redact_command_line(std::slice::from_ref(cwd)))
     });
     let command = match made.agent {
         "codex" => format!("{cd}codex resume {}", made.conversation),
@@ -83,15 +86,17 @@ fn how_to_resume(made: &Repaired, source: &std::path::Path) -> Option<String> {
             "codex" => source.file_name()?.to_string_lossy().into_owned(),
             _ => format!("{}.jsonl", made.conversation),
         };
-        format!("to resume it, put it where the agent keeps its own, as {name}, then: {command}")
+        format!(
+            "to resume it, move it to the directory of the agent's transcripts, as {name}, then: {command}"
+        )
     })
 }
 
-/// Refuses what cannot be an id of a branch.
+/// Parses the value of `--keep`, and rejects a text that cannot name a branch.
 pub(crate) fn keep(text: &str) -> Result<String, String> {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if text.is_empty() || text.len() > 128 || !text.bytes().all(is_word) {
-        return Err("all, newest, longest, the number of a line or the id of a record".to_owned());
+        return Err("use all, newest, longest, the number of a line or the id of a record".to_owned());
     }
     Ok(text.to_owned())
 }

@@ -1,23 +1,24 @@
-//! Keepers and agents that are killed in the middle of a turn (F2, F11, C10, G1), and what the next send finds.
+//! Keepers and agents that are killed in the middle of a turn (F2, F11, C10, G1), and the next send after that.
 //!
-//! Always the same: the turn has an outcome that is true, the tool and the agent of the dead run are gone before the next
-//! begins, the conversation goes on without a fork, no call is left without a result, and no prompt is said twice.
+//! The result is always this: the turn has an outcome that is true, the tool and the agent of the dead run are gone
+//! before the next begins, the conversation goes on without a fork, no call is left without a result, and
+//! no prompt is said twice.
 
-use berth_api::Connection;
-use berth_api::message::Request;
-use berth_harness::{Seed, Transcript, signal, wait_gone, wait_until};
+use berth_api::KeeperConnection;
+use berth_api::message::KeeperRequest;
+use berth_harness::{ParsedTranscript, SeededRng, signal, wait_gone, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::agents::{Kind, Trust, World, ended, for_kinds, turn_of};
+use crate::agents::{AgentKindFixture, CommandTrust, RealAgentKind, ended, for_kinds, turn_of};
 
 /// After a crash: the session goes on, in one line, and the model was never asked the same twice.
-fn goes_on(world: &World, id: &str) {
+fn goes_on(world: &AgentKindFixture, id: &str) {
     world.echoed(id, "after the crash");
     is_one_line(world, &world.one_transcript(id));
 }
 
-fn is_one_line(world: &World, transcript: &Transcript) {
+fn is_one_line(world: &AgentKindFixture, transcript: &ParsedTranscript) {
     let mut prompts = world.prompts();
     prompts.sort();
     let all = prompts.len();
@@ -38,8 +39,8 @@ fn is_one_line(world: &World, transcript: &Transcript) {
 
 for_kinds!(a_keeper_killed_in_the_text);
 
-fn a_keeper_killed_in_the_text(kind: Kind) {
-    let world = World::new(kind);
+fn a_keeper_killed_in_the_text(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&[]);
     world.echoed(&id, "before the crash");
     let turn = world.begin(&id, "HOLD text");
@@ -54,8 +55,8 @@ fn a_keeper_killed_in_the_text(kind: Kind) {
 
 for_kinds!(a_keeper_killed_in_a_tool);
 
-fn a_keeper_killed_in_a_tool(kind: Kind) {
-    let world = World::new(kind);
+fn a_keeper_killed_in_a_tool(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&[]);
     let tool = world.endless();
     let turn = world.begin(&id, &format!("TOOL {}", tool.command));
@@ -68,9 +69,10 @@ fn a_keeper_killed_in_a_tool(kind: Kind) {
 
 for_kinds!(a_keeper_killed_while_its_agent_asks: Claude, Codex, ClaudeAcp);
 
-/// Nobody can answer any more: what was asked for does not happen. (Claude Code may go on with a no, and so be done.)
-fn a_keeper_killed_while_its_agent_asks(kind: Kind) {
-    let world = World::with(kind, Trust::Nothing);
+/// The question cannot be answered any more: the command does not run. (Claude Code may go on with a no, and so be
+/// done.)
+fn a_keeper_killed_while_its_agent_asks(kind: RealAgentKind) {
+    let world = AgentKindFixture::with(kind, CommandTrust::Nothing);
     let id = world.run(&[]);
     let turn = world.begin(&id, &crate::agents::turns::asking(kind, "asked"));
     world.ok(&["wait", &id, "--for", "needs-you", "--timeout", "60s"]);
@@ -78,15 +80,19 @@ fn a_keeper_killed_while_its_agent_asks(kind: Kind) {
     assert_ne!(world.berth(&["answer", &id, "allow"]).code, 0);
     goes_on(&world, &id);
     let state = world.turn(&turn)["state"].clone();
-    assert!(state == "interrupted" || (kind == Kind::Claude && state == "done"), "{}", world.turn(&turn));
+    assert!(
+        state == "interrupted" || (kind == RealAgentKind::Claude && state == "done"),
+        "{}",
+        world.turn(&turn)
+    );
     assert_eq!(world.show(&id)["turns"]["asks"], json!([]));
     assert!(!world.agents.work().join("asked").exists());
 }
 
 for_kinds!(an_agent_killed_in_a_tool);
 
-fn an_agent_killed_in_a_tool(kind: Kind) {
-    let world = World::new(kind);
+fn an_agent_killed_in_a_tool(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&[]);
     let tool = world.endless();
     let turn = world.begin(&id, &format!("TOOL {}", tool.command));
@@ -100,9 +106,9 @@ fn an_agent_killed_in_a_tool(kind: Kind) {
 
 for_kinds!(an_agent_killed_in_the_text: Claude, Codex);
 
-/// What waits behind it begins the next run by itself.
-fn an_agent_killed_in_the_text(kind: Kind) {
-    let world = World::new(kind);
+/// The turn that waits behind it begins the next run by itself.
+fn an_agent_killed_in_the_text(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&[]);
     let turn = world.begin(&id, "HOLD text");
     world.agents.model().arrived("text");
@@ -115,9 +121,9 @@ fn an_agent_killed_in_the_text(kind: Kind) {
 
 for_kinds!(a_keeper_that_dies_with_the_answer: Claude, Codex, ClaudeAcp, CodexAcp);
 
-/// It heard the answer and recorded nothing of it: the answer is found, and given to whoever waits.
-fn a_keeper_that_dies_with_the_answer(kind: Kind) {
-    let world = World::new(kind);
+/// The keeper heard the answer and recorded nothing of it: the answer is found, and given to the waiting client.
+fn a_keeper_that_dies_with_the_answer(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = dying_at(&world, "answered");
     let waiting = world.spawn(&["send", &id, "--wait", "--json", "the question"]);
     let told = ended(waiting);
@@ -134,9 +140,9 @@ fn a_keeper_that_dies_with_the_answer(kind: Kind) {
 
 for_kinds!(a_keeper_that_dies_after_its_first_word: Claude, Codex);
 
-/// Whether the agent had the prompt is for its record to say: it is done, or it is not, and never anybody's guess.
-fn a_keeper_that_dies_after_its_first_word(kind: Kind) {
-    let world = World::new(kind);
+/// The agent's record decides whether the agent had the prompt: the turn is done, or it is not, and never a guess.
+fn a_keeper_that_dies_after_its_first_word(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = dying_at(&world, "said");
     let told = ended(world.spawn(&["send", &id, "--wait", "--json", "the question"]));
     let turn = turn_of(&told);
@@ -146,7 +152,7 @@ fn a_keeper_that_dies_after_its_first_word(kind: Kind) {
 }
 
 /// A session whose first keeper dies at this point.
-fn dying_at(world: &World, point: &str) -> String {
+fn dying_at(world: &AgentKindFixture, point: &str) -> String {
     let mut command = world.command(&["run", "-d", "--agent", world.kind.name()]);
     let said =
         berth_harness::said(command.env("BERTH_KILLPOINT", point).output().expect("berth can be started"));
@@ -154,16 +160,16 @@ fn dying_at(world: &World, point: &str) -> String {
     said.out.trim().to_owned()
 }
 
-/// Claude Code goes on without its keeper (AGENTS.md, fact 4), and what it then answers is found in its record.
+/// Claude Code goes on without its keeper (AGENTS.md, fact 4), and its later answer is found in its record.
 #[test]
 fn claude_that_finished_alone_is_done() {
-    let world = World::new(Kind::Claude);
+    let world = AgentKindFixture::new(RealAgentKind::Claude);
     let id = world.run(&[]);
     let turn = world.begin(&id, "HOLD text");
     world.agents.model().arrived("text");
     world.lab.kill_keeper(&id);
     world.agents.model().release("text");
-    let answered = |all: &[Transcript]| {
+    let answered = |all: &[ParsedTranscript]| {
         all.iter().any(|one| one.answers().iter().any(|answer| answer.contains("ECHO: HOLD text")))
     };
     wait_until("the answer to be written down", || answered(&world.transcripts()));
@@ -173,10 +179,10 @@ fn claude_that_finished_alone_is_done() {
     assert_eq!(world.states(&id), ["done", "done"]);
 }
 
-/// One that is left behind writes no more once the next run begins.
+/// A Claude Code that is left behind writes no more once the next run begins.
 #[test]
 fn claude_that_is_left_behind_is_ended_before_the_next_run() {
-    let world = World::new(Kind::Claude);
+    let world = AgentKindFixture::new(RealAgentKind::Claude);
     let id = world.run(&[]);
     world.begin(&id, "HOLD text");
     world.agents.model().arrived("text");
@@ -195,9 +201,9 @@ fn claude_that_is_left_behind_is_ended_before_the_next_run() {
 for_kinds!(a_keeper_killed_at_any_time: Claude, Codex);
 
 /// Killed at a random moment of a turn with text and a tool, again and again in one conversation.
-fn a_keeper_killed_at_any_time(kind: Kind) {
-    let world = World::new(kind);
-    let mut seed = Seed::announce(&format!("a keeper killed at any time, {}", kind.name()));
+fn a_keeper_killed_at_any_time(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
+    let mut seed = SeededRng::announce(&format!("a keeper killed at any time, {}", kind.name()));
     let id = world.run(&[]);
     for round in 0..5 {
         let turn = world.begin(&id, &format!("SLOW 2 TOOL echo round {round}\nSLOW 1"));
@@ -212,17 +218,18 @@ fn a_keeper_killed_at_any_time(kind: Kind) {
 
 for_kinds!(a_keeper_that_is_replaced_in_the_middle_of_a_turn);
 
-/// The next image hears what the agent said meanwhile, and says nothing twice (E11): in the text, and behind a tool.
-fn a_keeper_that_is_replaced_in_the_middle_of_a_turn(kind: Kind) {
-    let world = World::new(kind);
+/// The next image hears the text that the agent said meanwhile, and says nothing twice (E11): in the text,
+/// and behind a tool.
+fn a_keeper_that_is_replaced_in_the_middle_of_a_turn(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&[]);
     let agent = world.lab.process(&id, "pid");
     let turn = world.begin(&id, "HOLD before TOOL echo hi\nHOLD after");
     for (count, hold) in ["before", "after"].into_iter().enumerate() {
         world.agents.model().arrived(hold);
         let dir = world.lab.session_dir(&id);
-        let mut keeper = Connection::open(&dir, "a test".into()).expect("the keeper listens");
-        keeper.ask(Request::Restart).expect("it replaces itself");
+        let mut keeper = KeeperConnection::open(&dir, "a test".into()).expect("the keeper listens");
+        keeper.ask(KeeperRequest::Restart).expect("it replaces itself");
         wait_until("the next image", || world.lab.events(&id, "keeper_restarted").len() == count + 1);
         world.agents.model().release(hold);
     }

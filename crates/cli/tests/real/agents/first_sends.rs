@@ -1,30 +1,30 @@
-//! Two first sends at once (C1): on a session nobody has sent to, and on one whose agent was released.
+//! Two first sends at once (C1): on a session without an earlier turn, and on one whose agent was released.
 //!
-//! Always the same: two turns, each with its own answer, in the order of their receipts; one native id, one transcript
-//! without a fork, and the model was asked each once.
+//! The result is always this: two turns, each with its own answer, in the order of their receipts; one native id, one
+//! transcript without a fork, and the model was asked each once.
 
-use berth_harness::Seed;
+use berth_harness::SeededRng;
 use berth_harness::model::one_line;
 
-use crate::agents::{Kind, World, ended, for_kinds, turn_of};
+use crate::agents::{AgentKindFixture, RealAgentKind, ended, for_kinds, turn_of};
 
-/// How often. An adapter is two programs, and takes as long as that.
-fn rounds(kind: Kind) -> usize {
+/// How many rounds. An adapter is two programs, and takes as long as that.
+fn rounds(kind: RealAgentKind) -> usize {
     let usual = match kind {
-        Kind::Claude | Kind::Codex => 10,
-        Kind::ClaudeAcp | Kind::CodexAcp => 4,
+        RealAgentKind::Claude | RealAgentKind::Codex => 10,
+        RealAgentKind::ClaudeAcp | RealAgentKind::CodexAcp => 4,
     };
     std::env::var("BERTH_ROUNDS").ok().and_then(|given| given.parse().ok()).unwrap_or(usual)
 }
 
 for_kinds!(two_first_sends_are_two_turns_in_order);
 
-fn two_first_sends_are_two_turns_in_order(kind: Kind) {
-    let world = World::new(kind);
-    let mut seed = Seed::announce(&format!("two first sends, {}", kind.name()));
+fn two_first_sends_are_two_turns_in_order(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
+    let mut seed = SeededRng::announce(&format!("two first sends, {}", kind.name()));
     for round in 0..rounds(kind) {
         let before = world.transcripts().len();
-        // What comes first is which of the two gets to begin the run, or finds it beginning.
+        // The first difference is which of the two gets to begin the run, or finds it beginning.
         let id = world.run(&["--idle", "100ms"]);
         if seed.below(4) == 0 {
             world.released(&id);
@@ -38,7 +38,7 @@ fn two_first_sends_are_two_turns_in_order(kind: Kind) {
             "one transcript each: {:?}",
             all.iter().map(|one| &one.id).collect::<Vec<_>>()
         );
-        // And again, now that there is a conversation to be taken up.
+        // Two more sends at once, now that there is a conversation to be taken up.
         world.released(&id);
         let again = at_once(&world, &id, &mut seed, &format!("released {round}"));
         assert_eq!(world.show(&id)["conversation_id"], native);
@@ -57,7 +57,7 @@ fn two_first_sends_are_two_turns_in_order(kind: Kind) {
 }
 
 /// Two sends at once; the prompts in the order they were accepted.
-fn at_once(world: &World, id: &str, seed: &mut Seed, what: &str) -> Vec<String> {
+fn at_once(world: &AgentKindFixture, id: &str, seed: &mut SeededRng, what: &str) -> Vec<String> {
     let children: Vec<_> = ["left", "right"]
         .map(|side| {
             let text = format!("{what} {side}");

@@ -2,12 +2,12 @@
 
 use berth_harness::wait_until;
 
-use crate::agents::{Kind, World, for_kinds};
+use crate::agents::{AgentKindFixture, RealAgentKind, for_kinds};
 
 for_kinds!(a_transcript_that_is_gone_is_put_back_and_gone_on_with: Claude, Codex);
 
-fn a_transcript_that_is_gone_is_put_back_and_gone_on_with(kind: Kind) {
-    let world = World::new(kind);
+fn a_transcript_that_is_gone_is_put_back_and_gone_on_with(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&[]);
     world.echoed(&id, "remember the first");
     world.echoed(&id, "remember the second");

@@ -4,20 +4,20 @@ use berth_harness::model::one_line;
 use berth_harness::wait_gone;
 use serde_json::json;
 
-use crate::agents::{Kind, World, for_kinds};
+use crate::agents::{AgentKindFixture, RealAgentKind, for_kinds};
 
 for_kinds!(a_released_agent_takes_everything_along_and_comes_back);
 
-/// With `--idle` the agent leaves, and with it what it leaked; the next send finds it with all it knew.
-fn a_released_agent_takes_everything_along_and_comes_back(kind: Kind) {
-    let world = World::new(kind);
+/// With `--idle` the agent leaves, and its leaked processes with it; the next send finds it with all it knew.
+fn a_released_agent_takes_everything_along_and_comes_back(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&["--idle", "1s"]);
     let tool = world.endless();
     let leak = format!("setsid {} >/dev/null 2>&1 </dev/null & echo leaked", tool.command);
     let (code, turn) = world.send(&id, &format!("TOOL {leak}"));
     assert_eq!(code, 0, "{turn}");
-    // In its sandbox Codex ends it with the command.
-    let leaked = if kind == Kind::CodexAcp { None } else { tool.process(1) };
+    // In its sandbox Codex ends the leaked process with the command.
+    let leaked = if kind == RealAgentKind::CodexAcp { None } else { tool.process(1) };
     world.released(&id);
     leaked.iter().for_each(wait_gone);
     let native = world.show(&id)["conversation_id"].clone();
@@ -32,8 +32,8 @@ fn a_released_agent_takes_everything_along_and_comes_back(kind: Kind) {
 
 for_kinds!(a_copy_knows_the_same_and_goes_its_own_way);
 
-fn a_copy_knows_the_same_and_goes_its_own_way(kind: Kind) {
-    let world = World::new(kind);
+fn a_copy_knows_the_same_and_goes_its_own_way(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&[]);
     world.echoed(&id, "the beginning");
     let copy = world.ok(&["fork", &id, "--name", "copy"]);
@@ -59,8 +59,8 @@ fn a_copy_knows_the_same_and_goes_its_own_way(kind: Kind) {
 for_kinds!(a_conversation_that_is_gone_is_an_error_with_a_choice);
 
 /// Nothing is begun anew without a word.
-fn a_conversation_that_is_gone_is_an_error_with_a_choice(kind: Kind) {
-    let world = World::new(kind);
+fn a_conversation_that_is_gone_is_an_error_with_a_choice(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&["--idle", "100ms"]);
     world.echoed(&id, "to be forgotten");
     let native = world.show(&id)["conversation_id"].clone();

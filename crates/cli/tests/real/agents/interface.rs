@@ -1,38 +1,42 @@
 //! An agent's own interface in a terminal of ours: it comes back as it was, and leaves nothing switched on.
 
-use berth_api::Connection;
-use berth_api::client::Arrival;
-use berth_api::message::{Answer, Request, Role, Size};
-use berth_harness::{Terminal, wait_until};
+use berth_api::KeeperConnection;
+use berth_api::client::KeeperMessage;
+use berth_api::message::{AttachMode, KeeperAnswer, KeeperRequest, WindowSize};
+use berth_harness::{TestTerminal, wait_until};
 use berth_screen::Screen;
 
 use crate::agents::resumes::berth_in_terminal_of_size as in_terminal;
 use crate::agents::turns::asking;
-use crate::agents::{Kind, Trust, World, for_kinds};
+use crate::agents::{AgentKindFixture, CommandTrust, RealAgentKind, for_kinds};
 
 /// The screen that a terminal gets when it attaches: the text, and all that a terminal can be told. An observer's own terminal
 /// shows the text only, so the keeper is asked.
-fn kept_screen(world: &World, session: &str) -> Vec<u8> {
+fn kept_screen(world: &AgentKindFixture, session: &str) -> Vec<u8> {
     let id = world.show(session)["id"].as_str().expect("an id").to_owned();
-    let mut keeper = Connection::open(&world.lab.session_dir(&id), "a test".to_owned()).expect("a keeper");
-    let request = Request::Attach { role: Role::Observer, size: Size { rows: 24, cols: 80 } };
+    let mut keeper =
+        KeeperConnection::open(&world.lab.session_dir(&id), "a test".to_owned()).expect("a keeper");
+    let request =
+        KeeperRequest::Attach { role: AttachMode::Observer, size: WindowSize { rows: 24, cols: 80 } };
     let mut screen = match keeper.ask(request).expect("observing is free") {
-        Answer::Attached { size, .. } => Screen::new(berth_screen::Size { rows: size.rows, cols: size.cols }),
+        KeeperAnswer::Attached { size, .. } => {
+            Screen::new(berth_screen::ScreenSize { rows: size.rows, cols: size.cols })
+        }
         other => panic!("an odd answer: {other:?}"),
     };
     loop {
         match keeper.next().expect("the keeper tells").expect("the keeper stays") {
-            Arrival::Screen(bytes) => {
+            KeeperMessage::Screen(bytes) => {
                 screen.feed(&bytes);
                 return screen.restore();
             }
-            Arrival::Answer(_) | Arrival::Output(_) | Arrival::Notice(_) => {}
+            KeeperMessage::Answer(_) | KeeperMessage::Output(_) | KeeperMessage::Notice(_) => {}
         }
     }
 }
 
 /// Waits until an observer's terminal shows the text of the writer's one above its own status line.
-fn wait_watched(watcher: &mut Terminal, writer: &mut Terminal) {
+fn wait_watched(watcher: &mut TestTerminal, writer: &mut TestTerminal) {
     watcher.wait_until("the writer's text above a status line", |watcher| {
         writer.look();
         let text = watcher.text();
@@ -43,11 +47,11 @@ fn wait_watched(watcher: &mut Terminal, writer: &mut Terminal) {
 
 #[test]
 fn claude_codes_interface_comes_back_as_it_was_in_any_size_and_leaves_the_terminal_sane() {
-    let world = World::new(Kind::Claude);
+    let world = AgentKindFixture::new(RealAgentKind::Claude);
     let run = ["run", "--agent", "claude", "--tui", "--name", "tui", "--", "--permission-mode", "manual"];
     let mut terminal = in_terminal(&world, &run, 24, 80);
     terminal.wait_for("shortcuts");
-    // What is typed before it listens is lost, and there is no event for that.
+    // Text that is typed before the agent listens is lost, and there is no event for that.
     let mut pasted = 0;
     terminal.wait_until("the prompt on the screen", |terminal| {
         if !terminal.text().contains("hello 漢字 👍") && pasted < 20 {
@@ -86,8 +90,8 @@ fn claude_codes_interface_comes_back_as_it_was_in_any_size_and_leaves_the_termin
 for_kinds!(a_person_talks_to_it_and_answers_with_a_key: Claude, Codex, ClaudeAcp);
 
 /// At a terminal of berth's own, for an agent that takes turns.
-fn a_person_talks_to_it_and_answers_with_a_key(kind: Kind) {
-    let world = World::with(kind, Trust::Nothing);
+fn a_person_talks_to_it_and_answers_with_a_key(kind: RealAgentKind) {
+    let world = AgentKindFixture::with(kind, CommandTrust::Nothing);
     let id = world.run(&["--name", "s"]);
     let mut terminal = in_terminal(&world, &["attach", "s"], 24, 80);
     terminal.wait_for("Ctrl-D leaves it running");
@@ -99,7 +103,7 @@ fn a_person_talks_to_it_and_answers_with_a_key(kind: Kind) {
         terminal.type_keys(key);
         wait_until("the turn", || world.show(&id)["turns"]["current"].is_null());
         assert_eq!(world.agents.work().join(key).exists(), runs, "{key}: {}", terminal.text());
-        // What is left of the question would be taken for the next one.
+        // The rest of this question would be taken for the next one.
         terminal.wait_until("the end of the question", |terminal| !terminal.text().contains("answer with ["));
     }
     terminal.type_keys("\x04");
@@ -109,7 +113,7 @@ fn a_person_talks_to_it_and_answers_with_a_key(kind: Kind) {
 
 #[test]
 fn a_compaction_of_claude_is_told_once_and_earlier_answers_are_not_repeated() {
-    let world = World::new(Kind::Claude);
+    let world = AgentKindFixture::new(RealAgentKind::Claude);
     let id = world.run(&["--name", "s"]);
     let mut terminal = in_terminal(&world, &["attach", "s"], 50, 160);
     terminal.wait_for("Ctrl-D leaves it running");

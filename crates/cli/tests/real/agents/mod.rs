@@ -1,9 +1,11 @@
-//! berth with the real agents: Claude Code, Codex and their ACP adapters, as they are installed, against the fake model.
+//! berth with the real agents: Claude Code, Codex and their ACP adapters, as they are installed,
+//! against the fake model.
 //!
-//! Promise: everything goes through the binary, as a person or a script would do it (only `interface` also asks a keeper for
-//! the screen it has); what the agents wrote is read by the harness, which shares no code with berth; nothing of the person's is used and nothing is left.
-//! Not here: what the agents do without berth (`testing/fake-model/tests/real/`).
-//! Start with [`World`], then `turns`.
+//! Promise: everything goes through the binary, as a user or a script would do it (only `interface` also asks a keeper
+//! for the screen it has); transcripts of the agents are read by the harness, which shares no code with berth; nothing
+//! of the user's is used and nothing is left.
+//! Not here: the agents without berth (`testing/fake-model/tests/real/`).
+//! Start with [`AgentKindFixture`], then `turns`.
 //!
 //! `BERTH_SEED=N` repeats a race, `BERTH_ROUNDS=N` races that often.
 
@@ -18,23 +20,24 @@ mod resumes;
 mod secrets;
 mod turns;
 
+use std::ops::Deref;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use berth_harness::{Lab, RealAgents, Said, Transcript, said, wait_until};
-use berth_host::identity::Identity;
+use berth_harness::{CommandOutput, ParsedTranscript, RealAgentFixture, ended, wait_until};
+use berth_host::identity::ProcessIdentity;
 use serde_json::Value;
 
 /// An agent, as `--agent` names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum RealAgentKind {
     Claude,
     Codex,
     ClaudeAcp,
     CodexAcp,
 }
 
-impl Kind {
+impl RealAgentKind {
     fn name(self) -> &'static str {
         match self {
             Self::Claude => "claude",
@@ -44,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// Whether Claude Code writes the conversation; else Codex does.
+    /// True if Claude Code writes the conversation; else Codex does.
     fn is_claude(self) -> bool {
         match self {
             Self::Claude | Self::ClaudeAcp => true,
@@ -60,7 +63,7 @@ macro_rules! for_kinds {
             $(#[test]
             #[expect(non_snake_case, reason = "called as the kind is")]
             fn $kind() {
-                super::$rule(crate::agents::Kind::$kind);
+                super::$rule(crate::agents::RealAgentKind::$kind);
             })+
         }
     };
@@ -70,73 +73,48 @@ macro_rules! for_kinds {
 }
 pub(crate) use for_kinds;
 
-/// What an agent may do without asking.
+/// The actions that an agent may take without asking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Trust {
-    /// Run commands.
+enum CommandTrust {
+    /// Run commands without asking.
     Commands,
     /// Nothing: each command is asked for.
     Nothing,
 }
 
-/// A state directory, the agents with a home and a model of their own, and the kind a test is about. The lab comes first: it
-/// ends what runs while the model still answers.
-struct World {
-    lab: Lab,
-    agents: RealAgents,
-    kind: Kind,
+/// Real agents, and the kind a test is about.
+struct AgentKindFixture {
+    base: RealAgentFixture,
+    kind: RealAgentKind,
 }
 
-impl World {
+impl Deref for AgentKindFixture {
+    type Target = RealAgentFixture;
+
+    fn deref(&self) -> &RealAgentFixture {
+        &self.base
+    }
+}
+
+impl AgentKindFixture {
     /// A world whose agents may run commands.
-    fn new(kind: Kind) -> Self {
-        Self::with(kind, Trust::Commands)
+    fn new(kind: RealAgentKind) -> Self {
+        Self::with(kind, CommandTrust::Commands)
     }
 
-    fn with(kind: Kind, trust: Trust) -> Self {
-        let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
-        let agents = RealAgents::new(lab.dir());
-        let (allowed, policy, sandbox) = match trust {
-            Trust::Commands => (r#"["Bash"]"#, "never", "danger-full-access"),
-            Trust::Nothing => ("[]", "on-request", "read-only"),
-        };
-        let settings = format!(r#"{{"permissions":{{"allow":{allowed}}}}}"#);
-        std::fs::write(agents.home().join(".claude/settings.json"), settings).expect("settings");
-        let file = agents.home().join(".codex/config.toml");
-        let before = std::fs::read_to_string(&file).expect("settings of Codex");
-        let all = format!("approval_policy = \"{policy}\"\nsandbox_mode = \"{sandbox}\"\n{before}");
-        std::fs::write(&file, all).expect("settings of Codex");
-        Self { lab, agents, kind }
-    }
-
-    /// A berth command in the agents' environment, and no other.
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = self.lab.command(args);
-        command.env_clear().env("BERTH_HOME", self.lab.home()).env("BERTH_CONFIG", self.lab.config());
-        self.agents.around(&mut command);
-        command
-    }
-
-    fn berth(&self, args: &[&str]) -> Said {
-        said(self.command(args).output().expect("berth can be started"))
-    }
-
-    fn ok(&self, args: &[&str]) -> String {
-        let said = self.berth(args);
-        assert_eq!(said.code, 0, "{args:?}: {said:?}");
-        said.out.trim_end_matches('\n').to_owned()
-    }
-
-    fn json(&self, args: &[&str]) -> Value {
-        let out = self.ok(args);
-        serde_json::from_str(&out).unwrap_or_else(|error| panic!("not JSON ({error}): {out}"))
-    }
-
-    /// Starts a command that goes on while the test does something else.
-    fn spawn(&self, args: &[&str]) -> Child {
-        let mut command = self.command(args);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().expect("berth can be started")
+    fn with(kind: RealAgentKind, trust: CommandTrust) -> Self {
+        let base = RealAgentFixture::new(env!("CARGO_BIN_EXE_berth"));
+        match trust {
+            CommandTrust::Commands => {
+                base.agents.allow_claude(&["Bash"]);
+                base.agents.set_codex_policy("never", "danger-full-access");
+            }
+            CommandTrust::Nothing => {
+                base.agents.allow_claude(&[]);
+                base.agents.set_codex_policy("on-request", "read-only");
+            }
+        }
+        Self { base, kind }
     }
 
     /// A new session with this world's agent; its id.
@@ -152,7 +130,7 @@ impl World {
         (said.code, turn)
     }
 
-    /// Sends what is answered with an echo.
+    /// Sends a prompt that is answered with an echo.
     fn echoed(&self, session: &str, text: &str) {
         let (code, turn) = self.send(session, text);
         assert_eq!(
@@ -200,12 +178,12 @@ impl World {
         self.agents.model().prompts()
     }
 
-    fn transcripts(&self) -> Vec<Transcript> {
+    fn transcripts(&self) -> Vec<ParsedTranscript> {
         if self.kind.is_claude() { self.agents.claude_transcripts() } else { self.agents.codex_transcripts() }
     }
 
     /// The one transcript there is: it is this session's, and one line.
-    fn one_transcript(&self, session: &str) -> Transcript {
+    fn one_transcript(&self, session: &str) -> ParsedTranscript {
         let mut all = self.transcripts();
         assert_eq!(all.len(), 1, "{:?}", all.iter().map(|one| &one.path).collect::<Vec<_>>());
         let one = all.remove(0);
@@ -214,8 +192,8 @@ impl World {
         one
     }
 
-    /// A command that writes down who it is and does not end by itself.
-    fn endless(&self) -> Endless {
+    /// A command that writes down its process and does not end by itself.
+    fn endless(&self) -> EndlessTool {
         let (script, pids) = (self.agents.work().join("endless"), self.agents.work().join("pids"));
         let text = format!(
             "echo $$ $(readlink /proc/self/ns/pid) >>'{}'\nwhile :; do read -r x <>'{}'; done\n",
@@ -223,10 +201,10 @@ impl World {
             self.fifo()
         );
         std::fs::write(&script, text).expect("a script");
-        Endless { command: format!("sh {}", script.display()), pids }
+        EndlessTool { command: format!("sh {}", script.display()), pids }
     }
 
-    /// A pipe with a name that nobody writes to.
+    /// A named pipe without a writer.
     fn fifo(&self) -> String {
         let fifo = self.agents.work().join("fifo");
         let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo can be started");
@@ -236,32 +214,29 @@ impl World {
 }
 
 /// A tool that runs until it is ended.
-struct Endless {
+struct EndlessTool {
     command: String,
     pids: PathBuf,
 }
 
-impl Endless {
-    /// Waits until it runs for the `count`th time; who it is. `None` in a sandbox, where it cannot know.
-    fn process(&self, count: usize) -> Option<Identity> {
+impl EndlessTool {
+    /// Waits until it runs for the `count`th time; returns its process. `None` in a sandbox, where
+    /// that cannot be known.
+    fn process(&self, count: usize) -> Option<ProcessIdentity> {
         let read = || std::fs::read_to_string(&self.pids).unwrap_or_default();
         wait_until("the tool to run", || read().lines().count() >= count && read().ends_with('\n'));
         let read = read();
         let (pid, space) = read.lines().nth(count - 1).and_then(|line| line.split_once(' ')).expect("a pid");
         let ours = std::fs::read_link("/proc/self/ns/pid").expect("our own");
         let pid = pid.parse().expect("a pid");
-        let identity =
-            || Identity::of(pid).unwrap_or_else(|error| panic!("the tool {pid} is not there: {error}"));
+        let identity = || {
+            ProcessIdentity::of(pid).unwrap_or_else(|error| panic!("the tool {pid} is not there: {error}"))
+        };
         (ours.as_os_str() == space).then(identity)
     }
 }
 
-/// What a child said, once it ended.
-fn ended(child: Child) -> Said {
-    said(child.wait_with_output().expect("our own child"))
-}
-
 /// The turn that `--wait --json` printed.
-fn turn_of(said: &Said) -> Value {
+fn turn_of(said: &CommandOutput) -> Value {
     serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("not a turn ({error}): {said:?}"))
 }

@@ -2,12 +2,12 @@
 
 use berth_harness::wait_gone;
 
-use crate::agents::{Kind, World, for_kinds};
+use crate::agents::{AgentKindFixture, RealAgentKind, for_kinds};
 
 for_kinds!(an_agent_started_by_an_agent_has_a_session_of_its_own: Claude, Codex);
 
-fn an_agent_started_by_an_agent_has_a_session_of_its_own(kind: Kind) {
-    let world = World::new(kind);
+fn an_agent_started_by_an_agent_has_a_session_of_its_own(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let outer = world.run(&["--name", "outer"]);
     let berth = env!("CARGO_BIN_EXE_berth");
     // Codex runs commands in a login shell, which has a path of its own.
@@ -18,7 +18,7 @@ fn an_agent_started_by_an_agent_has_a_session_of_its_own(kind: Kind) {
     );
     let (code, turn) = world.send(&outer, &format!("TOOL {inner}"));
     assert_eq!((code, &turn["answer"]), (0, &"TOOLDONE ECHO: from the inside".into()), "{turn}");
-    // The inner agent has the outer one's variables, and is no second writer of its conversation.
+    // The inner agent has the outer one's variables, and is not a second writer of its conversation.
     world.echoed("outer", "still there");
     world.echoed("inner", "here as well");
     let natives = ["outer", "inner"]
@@ -26,12 +26,12 @@ fn an_agent_started_by_an_agent_has_a_session_of_its_own(kind: Kind) {
     assert_ne!(natives[0], natives[1]);
     let agent = world.lab.process("inner", "pid");
     let marks = ["CLAUDE_CODE_SESSION_ID", "CLAUDE_PID", "CODEX_THREAD_ID"];
-    let lent = berth_host::tree::variables(agent.pid, marks).expect("our own process");
+    let lent = berth_host::process_tree::variables(agent.pid, marks).expect("our own process");
     assert_eq!(lent, [None, None, None], "the outer agent's name is not lent to the inner one");
     world.ok(&["stop", "outer"]);
     assert_eq!(world.lab.process("inner", "pid"), agent, "it lives on");
     world.echoed("inner", "on my own");
-    // And the outer one comes back while the inner one runs.
+    // The outer session comes back while the inner one runs.
     world.ok(&["resume", "outer", "-d"]);
     world.echoed("outer", "back again");
     world.ok(&["stop", "inner"]);
@@ -45,8 +45,8 @@ fn an_agent_started_by_an_agent_has_a_session_of_its_own(kind: Kind) {
 
 for_kinds!(an_agent_that_would_stop_or_answer_its_own_session_is_refused_and_goes_on: Claude, Codex);
 
-fn an_agent_that_would_stop_or_answer_its_own_session_is_refused_and_goes_on(kind: Kind) {
-    let world = World::new(kind);
+fn an_agent_that_would_stop_or_answer_its_own_session_is_refused_and_goes_on(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let outer = world.run(&["--name", "outer"]);
     let before = world.lab.process("outer", "pid");
     let berth = env!("CARGO_BIN_EXE_berth");

@@ -1,17 +1,17 @@
-//! One conversation, wanted twice: by two sessions of ours, and by somebody who is none of ours (B11).
+//! One conversation, wanted twice: by two sessions of ours, and by a foreign process (B11).
 //!
-//! Always the same: one writes, the other is told who does; the transcript has no fork.
+//! The result is always this: one writes, the other is told which process does; the transcript has no fork.
 
 use std::time::{Duration, Instant};
 
-use berth_harness::{Said, Seed, Talk, Terminal, wait_gone, wait_until};
-use berth_host::identity::Identity;
+use berth_harness::{CommandOutput, JsonLineProcess, SeededRng, TestTerminal, wait_gone, wait_until};
+use berth_host::identity::ProcessIdentity;
 use serde_json::json;
 
-use crate::agents::{Kind, World, ended, for_kinds};
+use crate::agents::{AgentKindFixture, RealAgentKind, ended, for_kinds};
 
-/// A conversation with one answer in it that nobody writes.
-fn conversation(world: &World) -> String {
+/// A conversation with one answer in it and no writer.
+fn conversation(world: &AgentKindFixture) -> String {
     let id = world.run(&[]);
     world.echoed(&id, "the beginning");
     let native = world.show(&id)["conversation_id"].as_str().expect("an id").to_owned();
@@ -19,8 +19,8 @@ fn conversation(world: &World) -> String {
     native
 }
 
-/// It was refused, and told who.
-fn refused(said: &Said, who: &str) {
+/// Asserts that the command was refused, and that the error names the writer.
+fn refused(said: &CommandOutput, who: &str) {
     assert_eq!(said.code, 4, "{said:?}");
     assert!(
         said.err.contains("is being written by") && said.err.contains(who),
@@ -31,18 +31,18 @@ fn refused(said: &Said, who: &str) {
 for_kinds!(two_resumes_of_one_conversation: Claude, Codex);
 
 /// Ten times, by the agent itself and by its adapter, which meet in one conversation.
-fn two_resumes_of_one_conversation(kind: Kind) {
-    let world = World::new(kind);
+fn two_resumes_of_one_conversation(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let native = conversation(&world);
-    let mut seed = Seed::announce(&format!("two resumes, {}", kind.name()));
-    let adapter = if kind.is_claude() { Kind::ClaudeAcp } else { Kind::CodexAcp };
+    let mut seed = SeededRng::announce(&format!("two resumes, {}", kind.name()));
+    let adapter = if kind.is_claude() { RealAgentKind::ClaudeAcp } else { RealAgentKind::CodexAcp };
     for round in 0..10 {
         let second = if seed.below(5) == 0 { adapter } else { kind };
         let children = [kind, second].map(|kind| {
             seed.dawdle(30_000);
             world.spawn(&["run", "-d", "--agent", kind.name(), "--resume", &native])
         });
-        let mut all: Vec<Said> = children.into_iter().map(ended).collect();
+        let mut all: Vec<CommandOutput> = children.into_iter().map(ended).collect();
         all.sort_by_key(|said| said.code);
         assert_eq!(all[0].code, 0, "{all:?}");
         let winner = all[0].out.trim();
@@ -56,8 +56,8 @@ fn two_resumes_of_one_conversation(kind: Kind) {
     assert_eq!(world.prompts().len(), 11);
 }
 
-/// Somebody else's Claude Code, in the middle of an answer.
-fn stranger(world: &World, native: &str) -> Talk {
+/// A foreign Claude Code, in the middle of an answer.
+fn stranger(world: &AgentKindFixture, native: &str) -> JsonLineProcess {
     let args = [
         "-p",
         "--input-format",
@@ -68,29 +68,30 @@ fn stranger(world: &World, native: &str) -> Talk {
         "--resume",
         native,
     ];
-    let mut stranger = Talk::start(&mut world.agents.command("claude", args));
+    let mut stranger = JsonLineProcess::start(&mut world.agents.command("claude", args));
     stranger.say(&json!({"type": "user", "message": {"role": "user", "content": "HOLD stranger"}}));
     world.agents.model().arrived("stranger");
     stranger
 }
 
 #[test]
-fn a_claude_of_somebody_else_is_named_and_not_raced() {
-    let world = World::new(Kind::Claude);
+fn a_foreign_claude_is_named_and_not_raced() {
+    let world = AgentKindFixture::new(RealAgentKind::Claude);
     let native = conversation(&world);
     let stranger = stranger(&world, &native);
     let pid = stranger.pid();
-    let identity = Identity::of(pid).expect("it runs");
+    let identity = ProcessIdentity::of(pid).expect("it runs");
     let said = world.berth(&["run", "-d", "--agent", "claude", "--resume", &native]);
     refused(&said, &format!("pid {pid}, since "));
     assert!(said.err.contains(&format!("in {}", world.agents.work().display())), "{said:?}");
-    // The adapter writes the same files, and is told the same.
+    // The adapter writes files of one kind with Claude Code, and is refused alike.
     refused(
         &world.berth(&["run", "-d", "--agent", "claude-acp", "--resume", &native]),
         &format!("pid {pid}"),
     );
     assert!(
-        world.berth(&["ls"]).code == 0 && matches!(identity.check(), berth_host::identity::Verdict::Alive(_))
+        world.berth(&["ls"]).code == 0
+            && matches!(identity.check(), berth_host::identity::ProcessLiveness::Alive(_))
     );
     let id = world.ok(&["run", "-d", "--agent", "claude", "--resume", &native, "--take"]);
     wait_gone(&identity);
@@ -100,10 +101,10 @@ fn a_claude_of_somebody_else_is_named_and_not_raced() {
     drop(stranger);
 }
 
-/// It came while ours was released: the next turn is refused, at once.
+/// The foreign process came while ours was released: the next turn is refused, at once.
 #[test]
-fn a_claude_of_somebody_else_that_came_meanwhile_is_not_raced() {
-    let world = World::new(Kind::Claude);
+fn a_foreign_claude_that_came_meanwhile_is_not_raced() {
+    let world = AgentKindFixture::new(RealAgentKind::Claude);
     let id = world.run(&["--idle", "100ms"]);
     world.echoed(&id, "the beginning");
     let native = world.show(&id)["conversation_id"].as_str().expect("an id").to_owned();
@@ -113,7 +114,7 @@ fn a_claude_of_somebody_else_that_came_meanwhile_is_not_raced() {
     let said = world.berth(&["send", &id, "--wait", "not now"]);
     refused(&said, &format!("pid {}", stranger.pid()));
     assert!(asked_at.elapsed() < Duration::from_secs(20), "not told before everything else was tried");
-    assert_eq!(world.states(&id), ["done"], "what is refused is not kept");
+    assert_eq!(world.states(&id), ["done"], "a refused turn is not kept");
     world.agents.model().release("stranger");
     assert_eq!(stranger.end().0, 0);
     world.echoed(&id, "now");
@@ -121,10 +122,11 @@ fn a_claude_of_somebody_else_that_came_meanwhile_is_not_raced() {
     world.one_transcript(&id);
 }
 
-/// It came while ours had nothing to do: the next turn waits, and goes on from what was said there.
+/// The foreign process came while ours had nothing to do: the next turn waits, and goes on from
+/// the messages said there.
 #[test]
-fn a_claude_of_somebody_else_that_came_beside_ours_holds_the_queue() {
-    let world = World::new(Kind::Claude);
+fn a_foreign_claude_that_came_beside_ours_holds_the_queue() {
+    let world = AgentKindFixture::new(RealAgentKind::Claude);
     let id = world.run(&[]);
     world.echoed(&id, "the beginning");
     let native = world.show(&id)["conversation_id"].as_str().expect("an id").to_owned();
@@ -143,10 +145,10 @@ fn a_claude_of_somebody_else_that_came_beside_ours_holds_the_queue() {
 }
 
 #[test]
-fn a_codex_of_somebody_else_is_named_and_not_raced() {
-    let world = World::new(Kind::Codex);
+fn a_foreign_codex_is_named_and_not_raced() {
+    let world = AgentKindFixture::new(RealAgentKind::Codex);
     let native = conversation(&world);
-    let mut stranger = Talk::start(&mut world.agents.command("codex", ["app-server"]));
+    let mut stranger = JsonLineProcess::start(&mut world.agents.command("codex", ["app-server"]));
     stranger.say(
         &json!({"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "x", "version": "1"}}}),
     );
@@ -157,7 +159,7 @@ fn a_codex_of_somebody_else_is_named_and_not_raced() {
     );
     stranger.wait("the thread", |line| line["id"] == 2);
     let pid = stranger.pid();
-    let identity = Identity::of(pid).expect("it runs");
+    let identity = ProcessIdentity::of(pid).expect("it runs");
     let said = world.berth(&["run", "-d", "--agent", "codex", "--resume", &native]);
     refused(&said, "pid ");
     assert!(said.err.contains(&format!("in {}", world.agents.work().display())), "{said:?}");
@@ -172,7 +174,7 @@ fn a_codex_of_somebody_else_is_named_and_not_raced() {
 /// Claude Code's own interface in a terminal outside of berth.
 #[test]
 fn a_claude_in_a_terminal_is_named_with_the_terminal() {
-    let world = World::new(Kind::Claude);
+    let world = AgentKindFixture::new(RealAgentKind::Claude);
     let native = conversation(&world);
     let mut terminal = world.agents.terminal("claude", ["--resume", &native]);
     terminal.wait_for("the beginning");
@@ -184,17 +186,17 @@ fn a_claude_in_a_terminal_is_named_with_the_terminal() {
     world.one_transcript(&id);
 }
 
-/// Its own interface inside of berth: the id is ours, and so is the conversation while it runs.
+/// Claude Code's own interface inside of berth: the id is ours, and so is the conversation while it runs.
 #[test]
 fn a_conversation_in_a_terminal_of_ours_is_refused_elsewhere() {
-    let world = World::new(Kind::Claude);
+    let world = AgentKindFixture::new(RealAgentKind::Claude);
     let mut terminal = berth_in_terminal(
         &world,
         &["run", "--agent", "claude", "--tui", "--name", "tui", "--", "--permission-mode", "manual"],
     );
     terminal.wait_for("shortcuts");
     let native = world.show("tui")["conversation_id"].as_str().expect("an id of ours").to_owned();
-    // What is typed before it listens is lost, and there is no event for that.
+    // Text that is typed before the agent listens is lost, and there is no event for that.
     let mut pasted = 0;
     terminal.wait_until("the prompt on the screen", |terminal| {
         if !terminal.text().contains("hello there") && pasted < 20 {
@@ -211,7 +213,7 @@ fn a_conversation_in_a_terminal_of_ours_is_refused_elsewhere() {
         }
         terminal.text().contains("ECHO: hello there")
     });
-    // It writes later than it shows.
+    // The agent writes its transcript later than it shows the answer.
     wait_until("the answer to be written down", || {
         world.transcripts().first().is_some_and(|one| !one.answers().is_empty())
     });
@@ -227,11 +229,16 @@ fn a_conversation_in_a_terminal_of_ours_is_refused_elsewhere() {
 }
 
 /// berth in a terminal, with the agents' environment and no other.
-fn berth_in_terminal(world: &World, words: &[&str]) -> Terminal {
+fn berth_in_terminal(world: &AgentKindFixture, words: &[&str]) -> TestTerminal {
     berth_in_terminal_of_size(world, words, 24, 80)
 }
 
-pub(crate) fn berth_in_terminal_of_size(world: &World, words: &[&str], rows: u16, cols: u16) -> Terminal {
+pub(crate) fn berth_in_terminal_of_size(
+    world: &AgentKindFixture,
+    words: &[&str],
+    rows: u16,
+    cols: u16,
+) -> TestTerminal {
     let mut args = vec!["-i".to_owned(), format!("--chdir={}", world.agents.work().display())];
     for (name, value) in world.agents.env() {
         args.push(format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));

@@ -1,18 +1,18 @@
-//! Keys in the environment: they reach the agent and what it starts, and are in nothing that berth keeps or shows.
+//! Keys in the environment: they reach the agent and its commands, and are in nothing that berth keeps or shows.
 
 use std::path::Path;
 
 use berth_harness::said;
 
-use crate::agents::{Kind, World, for_kinds};
+use crate::agents::{AgentKindFixture, RealAgentKind, for_kinds};
 
-/// Found nowhere by chance.
+/// A text that occurs nowhere by chance.
 const SECRET: &str = "sk-ant-very-secret-0123456789abcdef";
 
 for_kinds!(a_key_reaches_the_agent_and_nothing_else: Claude, Codex, ClaudeAcp);
 
-fn a_key_reaches_the_agent_and_nothing_else(kind: Kind) {
-    let world = World::new(kind);
+fn a_key_reaches_the_agent_and_nothing_else(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let with_key = |args: &[&str]| {
         let mut command = world.command(args);
         command.env("ANTHROPIC_API_KEY", SECRET).env("OPENAI_API_KEY", SECRET);
@@ -22,7 +22,7 @@ fn a_key_reaches_the_agent_and_nothing_else(kind: Kind) {
     };
     let id = with_key(&["run", "-d", "--agent", kind.name(), "--env", &format!("MY_TOKEN={SECRET}")]);
     let id = id.trim();
-    // Its size says that it is there, and says no more.
+    // The size of the secret shows that it is there, and shows no more.
     let tool = "TOOL printf %s \"$MY_TOKEN$ANTHROPIC_API_KEY\" | wc -c";
     let answer = with_key(&["send", id, "--wait", "--", tool]);
     // Codex keeps its commands from seeing keys, and has no answer without its own.

@@ -1,15 +1,16 @@
-//! Turns of every kind of agent: answered, failed, broken off, asked about, added to; and the session goes on after each.
+//! Turns of every kind of agent: answered, failed, interrupted, asked about, added to; and the session
+//! goes on after each.
 
 use berth_harness::wait_gone;
 use serde_json::json;
 
-use crate::agents::{Kind, Trust, World, ended, for_kinds, turn_of};
+use crate::agents::{AgentKindFixture, CommandTrust, RealAgentKind, ended, for_kinds, turn_of};
 
 for_kinds!(a_life_is_one_conversation);
 
-/// Whatever becomes of a turn, the next one is answered, in the same conversation.
-fn a_life_is_one_conversation(kind: Kind) {
-    let world = World::new(kind);
+/// However a turn ends, the next one is answered, in the same conversation.
+fn a_life_is_one_conversation(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&[]);
     world.echoed(&id, "first");
     let native = world.show(&id)["conversation_id"].clone();
@@ -24,7 +25,7 @@ fn a_life_is_one_conversation(kind: Kind) {
     let (code, turn) = world.send(&id, "LONG 300000");
     let length = turn["answer"].as_str().map(str::len);
     assert_eq!((code, length, &turn["cut"]), (0, Some(300_000), &json!(false)));
-    // Broken off in the middle of the text.
+    // Interrupted in the middle of the text.
     let waiting = world.spawn(&["send", &id, "--wait", "--json", "HOLD text"]);
     world.agents.model().arrived("text");
     let turn = world.show(&id)["turns"]["current"].as_str().expect("a turn").to_owned();
@@ -32,7 +33,7 @@ fn a_life_is_one_conversation(kind: Kind) {
     let told = ended(waiting);
     assert_eq!((told.code, &turn_of(&told)["state"]), (8, &json!("cancelled")), "{told:?}");
     world.echoed(&id, "after the text");
-    // Broken off in the middle of a tool.
+    // Interrupted in the middle of a tool.
     let tool = world.endless();
     let turn = world.begin(&id, &format!("TOOL {}", tool.command));
     let process = tool.process(1);
@@ -56,8 +57,8 @@ fn a_life_is_one_conversation(kind: Kind) {
 
 for_kinds!(the_context_window_is_known_after_a_turn_and_falls_with_a_compaction);
 
-fn the_context_window_is_known_after_a_turn_and_falls_with_a_compaction(kind: Kind) {
-    let world = World::new(kind);
+fn the_context_window_is_known_after_a_turn_and_falls_with_a_compaction(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&[]);
     let context = || {
         let shown = world.show(&id)["context"].clone();
@@ -94,8 +95,8 @@ fn the_context_window_is_known_after_a_turn_and_falls_with_a_compaction(kind: Ki
 for_kinds!(a_question_waits_for_a_person: Claude, Codex, ClaudeAcp);
 
 /// Allowed runs, denied does not, and a question that is gone takes no answer.
-fn a_question_waits_for_a_person(kind: Kind) {
-    let world = World::with(kind, Trust::Nothing);
+fn a_question_waits_for_a_person(kind: RealAgentKind) {
+    let world = AgentKindFixture::with(kind, CommandTrust::Nothing);
     let id = world.run(&[]);
     for (answer, runs) in [("allow", true), ("deny", false)] {
         let turn = world.begin(&id, &asking(kind, answer));
@@ -111,7 +112,7 @@ fn a_question_waits_for_a_person(kind: Kind) {
         assert_eq!(world.agents.work().join(answer).exists(), runs, "{answer}");
         assert_ne!(world.berth(&["answer", &id, "allow"]).code, 0, "nothing is asked any more");
     }
-    // Broken off while it asks.
+    // Interrupted while it asks.
     let turn = world.begin(&id, &asking(kind, "asked"));
     world.ok(&["wait", &id, "--for", "needs-you", "--timeout", "60s"]);
     world.ok(&["cancel", &turn]);
@@ -125,8 +126,8 @@ fn a_question_waits_for_a_person(kind: Kind) {
 for_kinds!(the_reason_of_a_no_reaches_the_model: Claude, Codex, ClaudeAcp);
 
 /// Said no with a reason: the command does not run, and the next request to the model has the reason.
-fn the_reason_of_a_no_reaches_the_model(kind: Kind) {
-    let world = World::with(kind, Trust::Nothing);
+fn the_reason_of_a_no_reaches_the_model(kind: RealAgentKind) {
+    let world = AgentKindFixture::with(kind, CommandTrust::Nothing);
     let id = world.run(&[]);
     let turn = world.begin(&id, &asking(kind, "refused"));
     world.ok(&["wait", &id, "--for", "needs-you", "--timeout", "60s"]);
@@ -142,7 +143,7 @@ fn the_reason_of_a_no_reaches_the_model(kind: Kind) {
 }
 
 /// A prompt for a command that is asked for.
-pub(crate) fn asking(kind: Kind, file: &str) -> String {
+pub(crate) fn asking(kind: RealAgentKind, file: &str) -> String {
     if kind.is_claude() {
         return format!("TOOL touch {file}");
     }
@@ -151,11 +152,11 @@ pub(crate) fn asking(kind: Kind, file: &str) -> String {
     format!("CALL exec_command {call}")
 }
 
-for_kinds!(what_is_added_to_a_turn_ends_with_it);
+for_kinds!(text_added_to_a_turn_ends_with_the_turn);
 
 /// Steered while a tool runs.
-fn what_is_added_to_a_turn_ends_with_it(kind: Kind) {
-    let world = World::new(kind);
+fn text_added_to_a_turn_ends_with_the_turn(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&[]);
     let gate = world.fifo();
     let began = world.agents.work().join("began");
@@ -165,14 +166,14 @@ fn what_is_added_to_a_turn_ends_with_it(kind: Kind) {
     let open = || std::fs::OpenOptions::new().write(true).open(&gate).expect("the tool reads it");
     assert_eq!(added.code, 0, "{added:?}");
     let added = added.out.trim();
-    // Codex says at once that it took the text; one that it took too late would be of no turn.
+    // Codex says at once that it took the text; a text that it took too late would belong to no turn.
     if !kind.is_claude() {
         berth_harness::wait_until("the text is taken", || !world.turn(added)["began_at"].is_null());
     }
     drop(open());
     assert_eq!((world.wait(&turn), world.wait(added)), (0, 0), "{}", world.turn(added));
     assert_eq!(world.states(&id), ["done", "done"]);
-    let heard = |asked: &berth_harness::model::Asked| asked.body.to_string().contains("more of it");
+    let heard = |asked: &berth_harness::model::ModelRequest| asked.body.to_string().contains("more of it");
     let turns = world.agents.model().turns();
     assert!(turns.iter().any(heard), "the model did not hear of it: {turns:#?}");
     world.echoed(&id, "after");
@@ -181,8 +182,8 @@ fn what_is_added_to_a_turn_ends_with_it(kind: Kind) {
 
 for_kinds!(a_turn_is_broken_off_for_another);
 
-fn a_turn_is_broken_off_for_another(kind: Kind) {
-    let world = World::new(kind);
+fn a_turn_is_broken_off_for_another(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&[]);
     let turn = world.begin(&id, "HOLD text");
     world.agents.model().arrived("text");
@@ -193,10 +194,11 @@ fn a_turn_is_broken_off_for_another(kind: Kind) {
     world.one_transcript(&id);
 }
 
-/// Claude Code answers by itself when a command in the background ends; that is nobody's turn, and takes no other's place.
+/// Claude Code answers by itself when a command in the background ends; that answer belongs to no turn,
+/// and takes no turn's place.
 #[test]
-fn what_claude_says_unasked_is_no_turn() {
-    let world = World::new(Kind::Claude);
+fn an_unasked_message_of_claude_is_not_a_turn() {
+    let world = AgentKindFixture::new(RealAgentKind::Claude);
     let id = world.run(&[]);
     let gate = world.fifo();
     let input = json!({"command": format!("cat {gate}"), "run_in_background": true});
@@ -207,7 +209,7 @@ fn what_claude_says_unasked_is_no_turn() {
     world
         .agents
         .model()
-        .wait("what it says unasked", |all| all.iter().filter(|asked| !asked.housekeeping).count() > asked);
+        .wait("its unasked message", |all| all.iter().filter(|asked| !asked.housekeeping).count() > asked);
     world.echoed(&id, "a question");
     world.echoed(&id, "another");
     assert_eq!(world.states(&id), ["done", "done", "done"]);
@@ -217,7 +219,7 @@ fn what_claude_says_unasked_is_no_turn() {
 /// `/clear` begins another conversation in the same process (G8): the right to write moves with it.
 #[test]
 fn a_conversation_that_claude_leaves_is_free_and_the_one_it_enters_is_not() {
-    let world = World::new(Kind::Claude);
+    let world = AgentKindFixture::new(RealAgentKind::Claude);
     let id = world.run(&[]);
     world.echoed(&id, "to be forgotten");
     let before = world.show(&id)["conversation_id"].as_str().expect("an id").to_owned();
@@ -234,7 +236,7 @@ fn a_conversation_that_claude_leaves_is_free_and_the_one_it_enters_is_not() {
     let other = world.run(&["--resume", &before]);
     world.echoed(&other, "not forgotten here");
     assert!(world.agents.model().turns().last().expect("asked").user_texts().contains(&"to be forgotten"));
-    // The session goes on with the one it entered.
+    // The session goes on with the conversation it entered.
     world.ok(&["stop", &id]);
     world.ok(&["resume", &id, "-d"]);
     world.echoed(&id, "still anew");
@@ -246,8 +248,8 @@ fn a_conversation_that_claude_leaves_is_free_and_the_one_it_enters_is_not() {
 
 for_kinds!(a_key_that_is_refused_is_told);
 
-fn a_key_that_is_refused_is_told(kind: Kind) {
-    let world = World::new(kind);
+fn a_key_that_is_refused_is_told(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&[]);
     let (code, turn) = world.send(&id, "ERROR 401");
     assert_eq!((code, &turn["state"]), (1, &json!("failed")), "{turn}");
@@ -256,11 +258,11 @@ fn a_key_that_is_refused_is_told(kind: Kind) {
     assert_eq!(world.states(&id), ["failed", "done"]);
 }
 
-for_kinds!(a_limit_of_the_model_holds_what_waits);
+for_kinds!(a_limit_of_the_model_holds_the_queue);
 
 /// B8: the queue does not burn behind a turn that the model's server refused.
-fn a_limit_of_the_model_holds_what_waits(kind: Kind) {
-    let world = World::new(kind);
+fn a_limit_of_the_model_holds_the_queue(kind: RealAgentKind) {
+    let world = AgentKindFixture::new(kind);
     let id = world.run(&[]);
     world.echoed(&id, "before");
     world.ok(&["queue", &id, "pause"]);

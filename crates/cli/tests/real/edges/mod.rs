@@ -8,40 +8,35 @@ mod permission;
 mod switch;
 
 use std::fs;
+use std::ops::Deref;
 
-use berth_harness::{Lab, RealAgents, Said, said, wait_until};
+use berth_harness::{RealAgentFixture, ended, said, wait_until};
 use serde_json::{Value, json};
 
-struct World {
-    // Ends first: its keepers have the agents.
-    lab: Lab,
-    agents: RealAgents,
+/// Real agents with one session, `s`.
+struct RealActivityFixture {
+    base: RealAgentFixture,
 }
 
-impl World {
+impl Deref for RealActivityFixture {
+    type Target = RealAgentFixture;
+
+    fn deref(&self) -> &RealAgentFixture {
+        &self.base
+    }
+}
+
+impl RealActivityFixture {
     fn new() -> Self {
-        let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
-        let agents = RealAgents::new(lab.dir());
-        Self { lab, agents }
-    }
-
-    fn berth(&self, args: &[&str]) -> Said {
-        let mut command = self.lab.command(args);
-        said(self.agents.around(&mut command).output().expect("berth can be started"))
-    }
-
-    fn ok(&self, args: &[&str]) -> String {
-        let said = self.berth(args);
-        assert_eq!(said.code, 0, "{said:?}");
-        said.out.trim_end().to_owned()
+        Self { base: RealAgentFixture::new(env!("CARGO_BIN_EXE_berth")) }
     }
 
     fn show(&self) -> Value {
-        serde_json::from_str(&self.ok(&["show", "s", "--json"])).expect("JSON")
+        self.json(&["show", "s", "--json"])
     }
 
     fn turn(&self, number: u64) -> Value {
-        serde_json::from_str(&self.ok(&["turn", &format!("s.{number}"), "--json"])).expect("JSON")
+        self.json(&["turn", &format!("s.{number}"), "--json"])
     }
 
     fn wait_turn(&self, number: u64, wanted: &str) {
@@ -63,7 +58,7 @@ impl World {
         ]);
     }
 
-    /// Codex with hooks that are set up and that somebody trusted where it asks for that.
+    /// Codex with hooks that are set up and that the user trusted where it asks for that.
     fn codex_trusted(&self) {
         self.ok(&["setup", "codex"]);
         let mut terminal = self.agents.terminal("codex", ["--no-daemon"]);
@@ -108,7 +103,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for RealActivityFixture {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("the screen:\n{}", self.berth(&["screen", "s"]).out);
@@ -117,7 +112,7 @@ impl Drop for World {
 }
 
 /// Sent before the agent has told anything, at once, and in order.
-fn turns_are_answered_one_after_the_other(world: &World) {
+fn turns_are_answered_one_after_the_other(world: &RealActivityFixture) {
     assert_eq!(world.ok(&["send", "s", "--wait", "hello there"]), "ECHO: hello there");
     world.ok(&["send", "s", "SLOW 5"]);
     let second = "first line\nsecond line\n\nfourth line";
@@ -128,9 +123,9 @@ fn turns_are_answered_one_after_the_other(world: &World) {
     let long: Vec<String> = (0..100).map(|line| format!("line {line}\twith a tab")).collect();
     world.ok(&["send", "s", "--wait", &long.join("\n")]);
     for number in 1..=4 {
-        assert_eq!(world.turn(number)["reason"], Value::Null, "its end is in the agent's own record");
+        assert_eq!(world.turn(number)["reason"], Value::Null, "its end is in the agent's transcript");
     }
-    assert_eq!(world.show()["turns"]["told"]["how"], "Stop hook, the agent's own record has it");
+    assert_eq!(world.show()["turns"]["told"]["how"], "Stop hook, the agent's transcript has it");
     // An agent tells the end of a turn before it has written it down.
     let answers = || world.agents.transcripts().first().map_or(0, |written| written.answers().len());
     wait_until("all four are written down", || answers() >= 4);
@@ -142,7 +137,11 @@ fn turns_are_answered_one_after_the_other(world: &World) {
 
 /// A tool of the agent calls the agent's own hook, and goes on until the file `go` is there. `call` makes a prompt of a
 /// command that the agent is to run.
-fn a_forged_end_does_not_end_the_turn(world: &World, kind: &str, call: impl Fn(&str) -> String) {
+fn a_forged_end_does_not_end_the_turn(
+    world: &RealActivityFixture,
+    kind: &str,
+    call: impl Fn(&str) -> String,
+) {
     assert_eq!(world.ok(&["send", "s", "--wait", "hello there"]), "ECHO: hello there");
     let id = world.show()["conversation_id"].as_str().expect("a conversation").to_owned();
     let work = world.agents.work();
@@ -166,7 +165,7 @@ fn a_forged_end_does_not_end_the_turn(world: &World, kind: &str, call: impl Fn(&
         work.join("forged").exists()
     });
     wait_until("the hook is heard", || {
-        world.show()["turns"]["told"]["how"] == "Stop hook, not in the agent's own record"
+        world.show()["turns"]["told"]["how"] == "Stop hook, not in the agent's transcript"
     });
     assert_eq!(world.turn(2)["state"], "working");
     fs::write(work.join("go"), "").expect("a file");
@@ -177,14 +176,14 @@ fn a_forged_end_does_not_end_the_turn(world: &World, kind: &str, call: impl Fn(&
 
 #[test]
 fn an_end_that_a_tool_of_claude_forges_does_not_end_the_turn() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.claude();
     a_forged_end_does_not_end_the_turn(&world, "claude", |command| format!("TOOL {command}"));
 }
 
 #[test]
 fn an_end_that_a_tool_of_codex_forges_does_not_end_the_turn() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.codex();
     a_forged_end_does_not_end_the_turn(&world, "codex", |command| {
         let tool = json!({
@@ -194,7 +193,7 @@ fn an_end_that_a_tool_of_codex_forges_does_not_end_the_turn() {
     });
 }
 
-fn a_cancelled_turn_is_broken_off(world: &World) {
+fn a_cancelled_turn_is_broken_off(world: &RealActivityFixture) {
     world.ok(&["send", "s", "HOLD never"]);
     world.wait_turn(1, "working");
     world.ok(&["cancel", "s.1"]);
@@ -204,27 +203,27 @@ fn a_cancelled_turn_is_broken_off(world: &World) {
 
 #[test]
 fn turns_typed_into_claude_are_answered_one_after_the_other() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.claude();
     turns_are_answered_one_after_the_other(&world);
 }
 
 #[test]
 fn turns_typed_into_codex_are_answered_one_after_the_other() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.codex();
     turns_are_answered_one_after_the_other(&world);
 }
 
 #[test]
-fn turns_typed_into_a_codex_whose_hooks_somebody_trusted_are_answered() {
-    let world = World::new();
+fn turns_typed_into_a_codex_with_trusted_hooks_are_answered() {
+    let world = RealActivityFixture::new();
     world.codex_trusted();
     assert_eq!(world.ok(&["send", "s", "--wait", "hello there"]), "ECHO: hello there");
     assert_eq!(world.ok(&["send", "s", "--wait", "and again"]), "ECHO: and again");
     let dirs = fs::read_dir(world.agents.home().join(".codex")).expect("its directory").flatten();
     assert!(dirs.into_iter().all(|entry| entry.file_name() != "packages"), "a daemon was started");
-    // It goes on with the same conversation, and still tells.
+    // Codex goes on with its conversation, and still tells.
     let id = world.show()["conversation_id"].clone();
     world.ok(&["stop", "s"]);
     world.ok(&["resume", "s", "--detach"]);
@@ -233,8 +232,8 @@ fn turns_typed_into_a_codex_whose_hooks_somebody_trusted_are_answered() {
 }
 
 #[test]
-fn a_codex_that_asks_for_permission_needs_somebody_at_the_terminal() {
-    let world = World::new();
+fn a_codex_that_asks_for_permission_needs_a_user_at_the_terminal() {
+    let world = RealActivityFixture::new();
     world.codex();
     let tool = json!({
         "cmd": "touch made.txt",
@@ -264,7 +263,7 @@ fn a_codex_that_asks_for_permission_needs_somebody_at_the_terminal() {
 
 #[test]
 fn a_word_alone_that_starts_an_interface_is_that_agent() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.ok(&["run", "--detach", "--name", "s", "--", "claude"]);
     assert_eq!(world.ok(&["send", "s", "--wait", "hello there"]), "ECHO: hello there");
     let id = world.show()["conversation_id"].clone();
@@ -277,21 +276,21 @@ fn a_word_alone_that_starts_an_interface_is_that_agent() {
 
 #[test]
 fn a_cancelled_turn_of_claude_is_broken_off_although_no_hook_tells() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.claude();
     a_cancelled_turn_is_broken_off(&world);
 }
 
 #[test]
 fn a_cancelled_turn_of_codex_is_broken_off() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.codex();
     a_cancelled_turn_is_broken_off(&world);
 }
 
 #[test]
 fn g8_a_cleared_conversation_is_followed() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.claude();
     assert_eq!(world.ok(&["send", "s", "--wait", "before"]), "ECHO: before");
     let first = world.show()["conversation_id"].clone();
@@ -308,7 +307,7 @@ fn g8_a_cleared_conversation_is_followed() {
 
 #[test]
 fn a_turn_whose_keeper_was_killed_ends_as_the_agents_record_says() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.claude();
     world.ok(&["send", "s", "HOLD never"]);
     world.wait_turn(1, "working");
@@ -323,8 +322,8 @@ fn a_turn_whose_keeper_was_killed_ends_as_the_agents_record_says() {
 }
 
 #[test]
-fn a_turn_is_not_typed_into_claude_behind_what_it_has_not_read() {
-    let world = World::new();
+fn a_turn_is_not_typed_into_claude_behind_messages_it_has_not_read() {
+    let world = RealActivityFixture::new();
     world.claude();
     assert_eq!(world.ok(&["send", "s", "--wait", "one"]), "ECHO: one");
     let id = world.show()["conversation_id"].as_str().expect("a conversation").to_owned();
@@ -333,7 +332,7 @@ fn a_turn_is_not_typed_into_claude_behind_what_it_has_not_read() {
     world.ok(&["send", "s", "three"]);
     world.ok(&["wait", "s", "--for", "needs-you", "--timeout", "60s"]);
     assert_eq!(world.turn(2)["state"], "queued");
-    // It opens its conversation again, and has read that.
+    // Claude Code opens its conversation again, and has read the foreign message.
     let command = format!("/resume {id}");
     world.ok(&["input", "s", &command]);
     wait_until("the command on the screen", || world.ok(&["screen", "s"]).contains(&command));

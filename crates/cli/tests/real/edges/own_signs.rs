@@ -1,5 +1,6 @@
-//! The conversation of an agent's own interface that no hook tells of: Codex whose hooks nobody trusted, which is how it
-//! usually runs, and Claude Code without hooks. The session learns it from the agent's own signs, and goes on with it.
+//! The conversation of an agent's own interface that no hook tells of: Codex with hooks that are not trusted, which is
+//! how it usually runs, and Claude Code without hooks. The session learns it from the agent's own signs,
+//! and goes on with it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,9 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use berth_harness::wait_until;
 use serde_json::Value;
 
-use crate::edges::World;
+use crate::edges::RealActivityFixture;
 
-impl World {
+impl RealActivityFixture {
     /// Types a line into the interface and presses Enter until that has come about. An interface that is just being painted
     /// takes no keys, and an Enter right behind a text counts as part of a paste.
     fn type_line(&self, text: &str, came_about: impl Fn() -> bool) {
@@ -17,7 +18,7 @@ impl World {
         wait_until(&format!("{text:?} on the screen"), || {
             let is_there = self.ok(&["screen", "s"]).contains(text);
             if !is_there && looks % 40 == 0 {
-                // Whatever came of the last try goes.
+                // Clears the text of the last try.
                 self.ok(&["input", "s", "\x15"]);
                 self.ok(&["input", "s", text]);
             }
@@ -25,7 +26,7 @@ impl World {
             is_there
         });
         let mut looks = 0;
-        wait_until(&format!("what follows {text:?}"), || {
+        wait_until(&format!("the effect of {text:?}"), || {
             if looks % 40 == 0 && !came_about() {
                 self.ok(&["input", "s", "--enter", ""]);
             }
@@ -84,8 +85,8 @@ impl World {
 }
 
 #[test]
-fn b1_a_codex_whose_hooks_nobody_trusted_goes_on_with_its_conversation() {
-    let world = World::new();
+fn b1_a_codex_without_trusted_hooks_goes_on_with_its_conversation() {
+    let world = RealActivityFixture::new();
     world.codex_alone();
     world.ask("hello there");
     world.ok(&["stop", "s"]);
@@ -103,7 +104,7 @@ fn b1_a_codex_whose_hooks_nobody_trusted_goes_on_with_its_conversation() {
 
 #[test]
 fn a_codex_that_tells_nothing_at_all_goes_on_with_its_conversation() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     let config = world.agents.home().join(".codex/config.toml");
     let text = fs::read_to_string(&config).expect("its config");
     fs::write(&config, format!("notify = [\"true\"]\n{text}")).expect("its config");
@@ -115,7 +116,7 @@ fn a_codex_that_tells_nothing_at_all_goes_on_with_its_conversation() {
 
 #[test]
 fn a_codex_that_was_stopped_in_its_first_turn_goes_on_with_its_conversation() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.codex_alone();
     world.type_line("HOLD never", || !world.agents.model().turns().is_empty());
     let id = world.wait_conversation(|_| true);
@@ -128,7 +129,7 @@ fn a_codex_that_was_stopped_in_its_first_turn_goes_on_with_its_conversation() {
 
 #[test]
 fn a_codex_that_a_person_quits_goes_on_with_its_conversation() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.codex_alone();
     world.ask("hello there");
     world.type_line("/quit", || world.show()["pid"].is_null());
@@ -138,7 +139,7 @@ fn a_codex_that_a_person_quits_goes_on_with_its_conversation() {
 
 #[test]
 fn a_conversation_of_a_codex_that_tells_nothing_survives_its_keeper() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.codex_alone();
     world.ask("hello there");
     let id = world.wait_conversation(|_| true);
@@ -150,7 +151,7 @@ fn a_conversation_of_a_codex_that_tells_nothing_survives_its_keeper() {
 
 #[test]
 fn a_conversation_of_a_codex_that_tells_nothing_has_one_writer() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.codex_alone();
     world.ask("hello there");
     let id = world.wait_conversation(|_| true);
@@ -162,7 +163,7 @@ fn a_conversation_of_a_codex_that_tells_nothing_has_one_writer() {
 
 #[test]
 fn g8_a_new_conversation_in_a_codex_that_tells_nothing_is_followed() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.codex_alone();
     world.ask("before");
     let first = world.wait_conversation(|_| true);
@@ -177,7 +178,7 @@ fn g8_a_new_conversation_in_a_codex_that_tells_nothing_is_followed() {
 
 #[test]
 fn a_codex_behind_a_wrapper_goes_on_with_its_conversation() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     let wrapper = world.agents.home().join("wrapped");
     let codex = world.agents.bin().join("codex");
     fs::write(&wrapper, format!("#!/bin/sh\n'{}' \"$@\"\nexit $?\n", codex.display())).expect("a wrapper");
@@ -193,7 +194,7 @@ fn a_codex_behind_a_wrapper_goes_on_with_its_conversation() {
 
 #[test]
 fn g8_a_cleared_conversation_of_a_claude_without_hooks_is_followed() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     let words =
         ["run", "--detach", "--agent", "claude", "--tui", "--name", "s", "--", "--permission-mode", "manual"];
     let mut run = world.lab.command(words);
@@ -212,7 +213,7 @@ fn g8_a_cleared_conversation_of_a_claude_without_hooks_is_followed() {
 
 #[test]
 fn a_codex_that_was_started_with_a_conversation_goes_on_with_the_one_it_had_last() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     let first = world.agents.command("codex", ["exec", "--skip-git-repo-check", "first"]).output();
     assert!(first.expect("codex can be started").status.success());
     let first = world.agents.transcripts()[0].id.clone();
@@ -227,7 +228,7 @@ fn a_codex_that_was_started_with_a_conversation_goes_on_with_the_one_it_had_last
 
 #[test]
 fn a_claude_that_was_cleared_and_stopped_before_a_prompt_starts_again() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.claude();
     world.wait_screen("shortcuts");
     world.ask("before");

@@ -1,11 +1,11 @@
 //! A permission that Claude Code asks for in its terminal: the first answer counts, there or through berth.
 
-use berth_api::Connection;
-use berth_api::message::Request;
+use berth_api::KeeperConnection;
+use berth_api::message::KeeperRequest;
 
 use super::*;
 
-impl World {
+impl RealActivityFixture {
     /// Has it ask for a tool in turn 1, and returns the question.
     fn asked_for(&self, tool: &str) -> Value {
         self.claude();
@@ -33,7 +33,7 @@ impl World {
 
     /// The hooks that wait for an answer.
     fn waiting_hooks(&self) -> usize {
-        let is_hook = |identity: &berth_host::identity::Identity| {
+        let is_hook = |identity: &berth_host::identity::ProcessIdentity| {
             let line = fs::read(format!("/proc/{}/cmdline", identity.pid)).unwrap_or_default();
             let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
             words.get(1) == Some(&&b"hook"[..])
@@ -44,7 +44,7 @@ impl World {
 
 #[test]
 fn a_permission_is_allowed_from_elsewhere_while_the_terminal_shows_it() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     let ask = world.asked_for("touch made.txt");
     assert_eq!((&ask["tool"], &ask["detail"]), (&json!("Bash"), &json!("touch made.txt")), "{ask}");
     let options: Vec<&str> =
@@ -62,7 +62,7 @@ fn a_permission_is_allowed_from_elsewhere_while_the_terminal_shows_it() {
 
 #[test]
 fn a_permission_is_denied_from_elsewhere_with_a_reason_that_the_model_reads() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.asked_for("touch made.txt");
     world.ok(&["answer", "s", "deny", "use mktemp instead"]);
     world.wait_turn(1, "done");
@@ -72,7 +72,7 @@ fn a_permission_is_denied_from_elsewhere_with_a_reason_that_the_model_reads() {
 
 #[test]
 fn a_permission_that_is_given_at_the_terminal_is_closed_everywhere() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     fs::write(world.agents.work().join("wait.sh"), "while [ ! -e go ]; do sleep 0.05; done")
         .expect("a script");
     let ask = world.asked_for("sh wait.sh");
@@ -89,11 +89,11 @@ fn a_permission_that_is_given_at_the_terminal_is_closed_everywhere() {
 
 #[test]
 fn a_permission_whose_keeper_is_replaced_is_left_to_the_terminal() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.asked_for("touch made.txt");
     let dir = world.lab.session_dir(world.show()["id"].as_str().expect("an id"));
-    let mut keeper = Connection::open(&dir, "a test".into()).expect("a keeper");
-    keeper.ask(Request::Restart).expect("it does");
+    let mut keeper = KeeperConnection::open(&dir, "a test".into()).expect("a keeper");
+    keeper.ask(KeeperRequest::Restart).expect("it does");
     wait_until("the hook is gone", || world.waiting_hooks() == 0);
     wait_until("a question of the terminal alone", || {
         let asks = &world.show()["turns"]["asks"];

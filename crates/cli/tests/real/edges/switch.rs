@@ -5,20 +5,20 @@ use std::process::{Child, Stdio};
 use super::*;
 
 /// A choice that waits for the turn that runs, or for the next agent.
-fn switching(world: &World, args: &[&str]) -> Child {
+fn switching(world: &RealActivityFixture, args: &[&str]) -> Child {
     let mut command = world.lab.command(args);
     let command = world.agents.around(&mut command).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth can be started")
 }
 
-fn interfaces(world: &World) -> Vec<Value> {
+fn interfaces(world: &RealActivityFixture) -> Vec<Value> {
     let turns: Value = serde_json::from_str(&world.ok(&["turns", "s", "--json"])).expect("JSON");
     let turns = turns.as_array().expect("a list").clone();
     turns.iter().map(|turn| turn["interface"].clone()).collect()
 }
 
 /// From the chat to the terminal in the middle of a turn, and back.
-fn both_interfaces_go_on_with_one_conversation(world: &World) {
+fn both_interfaces_go_on_with_one_conversation(world: &RealActivityFixture) {
     assert_eq!(world.ok(&["send", "s", "--wait", "first"]), "ECHO: first");
     let status = world.show();
     assert_eq!((&status["interface"], &status["other_interfaces"]), (&json!("chat"), &json!(["terminal"])));
@@ -31,12 +31,12 @@ fn both_interfaces_go_on_with_one_conversation(world: &World) {
     wait_until("the choice", || world.show()["next_interface"] == "terminal");
     assert_eq!(world.show()["interface"], "chat");
     world.agents.model().release("middle");
-    let chosen = said(choice.wait_with_output().expect("its end"));
+    let chosen = ended(choice);
     assert_eq!(chosen.code, 0, "{chosen:?}");
     let status = world.show();
     assert_eq!((&status["interface"], &status["epoch"]), (&json!("terminal"), &json!(2)), "{status}");
     assert!(status["context"].is_null(), "a terminal does not tell it: {status}");
-    // What waited is typed into the terminal.
+    // Turns that waited are typed into the terminal.
     world.wait_turn(3, "done");
     assert_eq!(
         (world.turn(2)["state"].as_str(), world.turn(3)["answer"].as_str()),
@@ -59,14 +59,14 @@ fn both_interfaces_go_on_with_one_conversation(world: &World) {
 
 #[test]
 fn claude_goes_on_in_its_own_interface_and_back_in_one_conversation() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.ok(&["run", "--detach", "--agent", "claude", "--name", "s"]);
     both_interfaces_go_on_with_one_conversation(&world);
 }
 
 #[test]
 fn codex_goes_on_in_its_own_interface_and_back_in_one_conversation() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.codex_trusted();
     world.ok(&["stop", "s"]);
     world.ok(&["rename", "s", "other"]);
@@ -76,7 +76,7 @@ fn codex_goes_on_in_its_own_interface_and_back_in_one_conversation() {
 
 #[test]
 fn a_turn_is_cancelled_for_another_interface_that_is_wanted_now() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.ok(&["run", "--detach", "--agent", "claude", "--name", "s"]);
     assert_eq!(world.ok(&["send", "s", "--wait", "first"]), "ECHO: first");
     world.ok(&["send", "s", "HOLD never"]);
@@ -89,7 +89,7 @@ fn a_turn_is_cancelled_for_another_interface_that_is_wanted_now() {
 
 #[test]
 fn a_choice_counts_after_the_keeper_was_killed_before_the_turn_was_over() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.ok(&["run", "--detach", "--agent", "claude", "--name", "s"]);
     assert_eq!(world.ok(&["send", "s", "--wait", "first"]), "ECHO: first");
     let id = world.show()["conversation_id"].clone();
@@ -98,7 +98,7 @@ fn a_choice_counts_after_the_keeper_was_killed_before_the_turn_was_over() {
     let choice = switching(&world, &["resume", "s", "--tui", "--detach"]);
     wait_until("the choice", || world.show()["next_interface"] == "terminal");
     world.lab.kill_keeper("s");
-    let told = said(choice.wait_with_output().expect("its end"));
+    let told = ended(choice);
     assert_ne!(told.code, 0, "{told:?}");
     world.ok(&["resume", "s", "--detach"]);
     let status = world.show();
@@ -108,7 +108,7 @@ fn a_choice_counts_after_the_keeper_was_killed_before_the_turn_was_over() {
 
 #[test]
 fn a_stopped_session_is_resumed_with_the_other_interface_and_an_empty_one_is_refused() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.ok(&["run", "--detach", "--agent", "claude", "--name", "s"]);
     let refused = world.berth(&["resume", "s", "--tui", "--detach"]);
     assert!(refused.code == 1 && refused.err.contains("nothing was said in session `s` yet"), "{refused:?}");
@@ -123,8 +123,8 @@ fn a_stopped_session_is_resumed_with_the_other_interface_and_an_empty_one_is_ref
 }
 
 #[test]
-fn another_writer_of_the_conversation_is_no_reason_to_end_the_run() {
-    let world = World::new();
+fn another_writer_of_the_conversation_does_not_end_the_run() {
+    let world = RealActivityFixture::new();
     world.ok(&["run", "--detach", "--agent", "claude", "--name", "s"]);
     assert_eq!(world.ok(&["send", "s", "--wait", "first"]), "ECHO: first");
     let id = world.show()["conversation_id"].as_str().expect("a conversation").to_owned();
@@ -145,7 +145,7 @@ fn another_writer_of_the_conversation_is_no_reason_to_end_the_run() {
 
 #[test]
 fn attach_goes_on_in_the_agents_own_interface_and_leads_back_to_the_chat() {
-    let world = World::new();
+    let world = RealActivityFixture::new();
     world.ok(&["run", "--detach", "--agent", "claude", "--name", "s"]);
     assert_eq!(world.ok(&["send", "s", "--wait", "first"]), "ECHO: first");
     let args = ["attach", "s", "--tui"];

@@ -1,15 +1,16 @@
-//! `berth acp` and `berth mcp` with the real ones: the official ACP client library as the editor, Claude Code and Codex as
-//! kept agents, and Claude Code as a client of the MCP server; all against the fake model.
+//! `berth acp` and `berth mcp` with real programs: the official ACP client library as the editor, Claude Code and Codex
+//! as kept agents, and Claude Code as a client of the MCP server; all against the fake model.
 //!
-//! Promise: nothing of the person's is used and nothing is left. Start with [`World`].
+//! Promise: nothing of the user's is used and nothing is left. Start with [`RealEditorFixture`].
 
+use std::ops::Deref;
 use std::process::{Command, Stdio};
 
-use berth_harness::{Lab, RealAgents, Said, Talk, said};
+use berth_harness::{JsonLineProcess, RealAgentFixture, said};
 use serde_json::{Value, json};
 
 /// An editor that is nothing but the official client library: it opens or loads a session, prompts, and prints a JSON
-/// line for all that it is told. What the library does not accept as ACP it throws.
+/// line for all that it is told. The library throws on messages that are not valid ACP.
 const CLIENT: &str = r#"
 import { spawn } from "node:child_process";
 import { Readable, Writable } from "node:stream";
@@ -43,36 +44,24 @@ child.stdin.end();
 child.on("exit", (code) => process.exit(code));
 "#;
 
-/// A state directory, and the agents with a home and a model of their own. The lab comes first: it ends what runs
-/// while the model still answers.
-struct World {
-    lab: Lab,
-    agents: RealAgents,
+/// Real agents, and an editor to keep one in.
+struct RealEditorFixture {
+    base: RealAgentFixture,
 }
 
-impl World {
+impl Deref for RealEditorFixture {
+    type Target = RealAgentFixture;
+
+    fn deref(&self) -> &RealAgentFixture {
+        &self.base
+    }
+}
+
+impl RealEditorFixture {
     fn new(allowed: &[&str]) -> Self {
-        let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
-        let agents = RealAgents::new(lab.dir());
-        let settings = json!({"permissions": {"allow": allowed}});
-        std::fs::write(agents.home().join(".claude/settings.json"), settings.to_string()).expect("settings");
-        Self { lab, agents }
-    }
-
-    fn around(&self, mut command: Command) -> Command {
-        command.env_clear().env("BERTH_HOME", self.lab.home()).env("BERTH_CONFIG", self.lab.config());
-        self.agents.around(&mut command);
-        command
-    }
-
-    fn berth(&self, args: &[&str]) -> Said {
-        said(self.around(self.lab.command(args)).output().expect("berth can be started"))
-    }
-
-    fn json(&self, args: &[&str]) -> Value {
-        let said = self.berth(args);
-        serde_json::from_str(&said.out)
-            .unwrap_or_else(|error| panic!("{args:?}: not JSON ({error}): {said:?}"))
+        let base = RealAgentFixture::new(env!("CARGO_BIN_EXE_berth"));
+        base.agents.allow_claude(allowed);
+        Self { base }
     }
 
     /// The official client as an editor; the lines it prints.
@@ -91,7 +80,7 @@ impl World {
             load,
         ]);
         command.args(prompts).env("ACP_SDK", &sdk).stdin(Stdio::null());
-        let mut talk = Talk::start(&mut command);
+        let mut talk = JsonLineProcess::start(&mut command);
         while talk.wait_or_end(|_| false).is_some() {}
         let heard = std::mem::take(&mut talk.heard);
         let (code, complaints) = talk.end();
@@ -106,7 +95,7 @@ fn texts(heard: &[Value], kind: &str) -> String {
 }
 
 fn in_an_editor(agent: &str) {
-    let world = World::new(&["Bash"]);
+    let world = RealEditorFixture::new(&["Bash"]);
     let heard = world.editor(agent, "", &["hello", "TOOL echo from-a-tool"]);
     let ends: Vec<&Value> = heard.iter().map(|line| &line["ended"]).filter(|end| !end.is_null()).collect();
     assert_eq!(ends.len(), 2, "{heard:?}");
@@ -147,7 +136,7 @@ fn the_official_acp_client_uses_a_kept_acp_adapter() {
 
 #[test]
 fn a_permission_of_claude_code_is_given_in_the_editor() {
-    let world = World::new(&[]);
+    let world = RealEditorFixture::new(&[]);
     let file = world.agents.work().join("made");
     let heard = world.editor("claude", "", &[&format!("TOOL touch {}", file.display())]);
     let asked = heard.iter().map(|line| &line["asked"]).find(|asked| !asked.is_null());
@@ -164,7 +153,7 @@ fn a_permission_of_claude_code_is_given_in_the_editor() {
 
 #[test]
 fn claude_code_uses_the_mcp_server_as_it_is_added() {
-    let world = World::new(&["mcp__berth__list_sessions", "mcp__berth__send"]);
+    let world = RealEditorFixture::new(&["mcp__berth__list_sessions", "mcp__berth__send"]);
     let made = world.berth(&["run", "-d", "--agent", "claude", "--name", "helper"]);
     assert_eq!(made.code, 0, "{made:?}");
     let claude = |args: &[&str]| {

@@ -1,54 +1,27 @@
-//! The real agents over HTTP: a turn is posted and waited for, what the agent asks is answered through the API, and the
-//! gateway is killed on the way. Against the fake model; nothing of the person's is used.
+//! The real agents over HTTP: a turn is posted and waited for, a question of the agent is answered through the API, and
+//! the gateway is killed on the way. Against the fake model; nothing of the user's is used.
 
-use berth_harness::{Gateway, Lab, RealAgents, Reply, said, wait_until};
+use berth_harness::{GatewayProcess, HttpResponse, RealAgentFixture, wait_until};
 use serde_json::{Value, json};
 
-/// A state directory, the agents with a home and a model of their own. The lab comes first: it ends what runs while
-/// the model still answers.
-struct World {
-    lab: Lab,
-    agents: RealAgents,
+/// Agents that ask before they run a command.
+fn asking_agents() -> RealAgentFixture {
+    let world = RealAgentFixture::new(env!("CARGO_BIN_EXE_berth"));
+    world.agents.allow_claude(&[]);
+    world.agents.set_codex_policy("on-request", "read-only");
+    world
 }
 
-impl World {
-    /// A world whose agents ask before they run a command.
-    fn new() -> Self {
-        let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
-        let agents = RealAgents::new(lab.dir());
-        let settings = r#"{"permissions":{"allow":[]}}"#;
-        std::fs::write(agents.home().join(".claude/settings.json"), settings).expect("settings");
-        let file = agents.home().join(".codex/config.toml");
-        let before = std::fs::read_to_string(&file).expect("settings of Codex");
-        let all = format!("approval_policy = \"on-request\"\nsandbox_mode = \"read-only\"\n{before}");
-        std::fs::write(&file, all).expect("settings of Codex");
-        Self { lab, agents }
-    }
-
-    /// A berth command in the agents' environment, and no other: what a gateway starts inherits it.
-    fn command(&self, args: &[&str]) -> std::process::Command {
-        let mut command = self.lab.command(args);
-        command.env_clear().env("BERTH_HOME", self.lab.home()).env("BERTH_CONFIG", self.lab.config());
-        self.agents.around(&mut command);
-        command
-    }
-
-    fn ok(&self, args: &[&str]) -> String {
-        let said = said(self.command(args).output().expect("berth can be started"));
-        assert_eq!(said.code, 0, "{args:?}: {said:?}");
-        said.out.trim_end_matches('\n').to_owned()
-    }
-
-    fn serve(&self) -> Gateway {
-        self.lab.serve_as(self.command(&["serve"]), 1)
-    }
+/// A gateway in the agents' environment: sessions that it starts inherit it.
+fn serve(world: &RealAgentFixture) -> GatewayProcess {
+    world.lab.serve_as(world.command(&["serve"]), 1)
 }
 
 fn at(id: &str, rest: &str) -> String {
     format!("/v1/sessions/{id}{rest}")
 }
 
-fn answer(gateway: &Gateway, id: &str, body: &Value) -> Reply {
+fn answer(gateway: &GatewayProcess, id: &str, body: &Value) -> HttpResponse {
     gateway.post(&at(id, "/answers"), body)
 }
 
@@ -64,10 +37,10 @@ fn asking(agent: &str, file: &str) -> String {
 
 /// Posted and waited for; asked, and answered by one of two tabs; the gateway killed while the agent asks.
 fn a_life_over_http(agent: &str) {
-    let world = World::new();
-    let mut gateway = world.serve();
+    let world = asking_agents();
+    let mut gateway = serve(&world);
     let id = world.ok(&["run", "-d", "--agent", agent]);
-    let post = |gateway: &Gateway, key: &str, text: &str| {
+    let post = |gateway: &GatewayProcess, key: &str, text: &str| {
         let body = json!({"text": text, "wait": true, "expected_session": id});
         gateway.begin("POST", &at(&id, "/turns"), &[("Idempotency-Key", key)], Some(&body))
     };
@@ -78,10 +51,10 @@ fn a_life_over_http(agent: &str) {
         let needs = gateway.post(&at(&id, "/wait"), &json!({"for": "needs-you", "timeout_ms": 60_000})).ok();
         let ask = &needs["session"]["turns"]["asks"][0];
         assert!(ask["detail"].as_str().is_some_and(|what| what.contains("touch")), "{ask}");
-        // The gateway goes, and with it whoever waited: the question stays, and so does the turn.
+        // The gateway goes, and with it the waiting client: the question stays, and so does the turn.
         gateway.kill();
         assert!(!client.is_answered());
-        gateway = world.serve();
+        gateway = serve(&world);
         let client = post(&gateway, decision, &asking(agent, decision));
         let epoch = &needs["session"]["epoch"];
         let body = json!({"answer": decision, "request": ask["request"], "epoch": epoch});
@@ -92,13 +65,13 @@ fn a_life_over_http(agent: &str) {
         assert_eq!((&turn["state"], &turn["in_progress"]), (&json!("done"), &json!(false)), "{turn}");
         assert_eq!(world.agents.work().join(decision).exists(), runs, "{decision}");
     }
-    // Broken off in the middle of its text, and the conversation goes on.
+    // Interrupted in the middle of its text, and the conversation goes on.
     let client = post(&gateway, "held", "HOLD text");
     world.agents.model().arrived("text");
     let cancelled = gateway.post(&at(&id, "/turns/4/cancel"), &json!({})).ok();
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     assert_eq!(client.reply().ok()["state"], "cancelled");
-    // Nobody keeps it: the next turn brings it back, through the gateway, in the same conversation.
+    // Without a keeper: the next turn resumes the session, through the gateway, in the same conversation.
     world.ok(&["stop", &id]);
     wait_until("the keeper to leave", || gateway.get(&at(&id, "")).ok()["keeper_pid"].is_null());
     let last = post(&gateway, "last", "after all that").reply().ok();
@@ -120,7 +93,7 @@ fn a_turn_of_codex_is_posted_asked_about_answered_and_taken_up_again() {
 }
 
 /// Settings in `dir` that make each agent run a command as soon as a session begins there; the file that it makes.
-fn booby_trap(world: &World, dir: &std::path::Path) -> std::path::PathBuf {
+fn booby_trap(world: &RealAgentFixture, dir: &std::path::Path) -> std::path::PathBuf {
     let ran = dir.join("ran");
     let command = format!("touch {}", ran.display());
     for folder in [".claude", ".codex"] {
@@ -141,7 +114,7 @@ fn booby_trap(world: &World, dir: &std::path::Path) -> std::path::PathBuf {
 
 /// Asks for one directory with `send` and with `control`: only `control` makes the agent run a command of the directory.
 fn a_directory_with_a_command(agent: &str) {
-    let world = World::new();
+    let world = asking_agents();
     let dir = world.lab.dir().canonicalize().expect("the lab").join("trap");
     std::fs::create_dir_all(&dir).expect("a directory");
     let ran = booby_trap(&world, &dir);

@@ -1,24 +1,34 @@
 //! Hooks and the guard with the real agents, opened by hand and by berth.
 //!
-//! Promise: everything goes through the binaries; what the agents wrote is read by the harness.
-//! Start with [`World`].
+//! Promise: everything goes through the binaries; transcripts of the agents are read by the harness.
+//! Start with [`RealHookFixture`].
 
 use std::io::Read;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use berth_harness::{Kind, Lab, RealAgents, Said, Terminal, Transcript, said, wait_until};
+use berth_harness::{
+    CommandOutput, ParsedTranscript, RealAgentFixture, TestTerminal, TranscriptAgent, said, wait_until,
+};
 use serde_json::Value;
 
 const ID: &str = "11111111-2222-4333-8444-555555555555";
 
-/// The lab comes first: it ends what runs while the model still answers.
-struct World {
-    lab: Lab,
-    agents: RealAgents,
+/// Real agents, and one conversation of Claude Code's.
+struct RealHookFixture {
+    base: RealAgentFixture,
 }
 
-impl World {
+impl Deref for RealHookFixture {
+    type Target = RealAgentFixture;
+
+    fn deref(&self) -> &RealAgentFixture {
+        &self.base
+    }
+}
+
+impl RealHookFixture {
     /// With hooks that are set up for both agents.
     fn set_up() -> Self {
         let world = Self::bare();
@@ -28,25 +38,10 @@ impl World {
     }
 
     fn bare() -> Self {
-        let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
-        let agents = RealAgents::new(lab.dir());
-        Self { lab, agents }
+        Self { base: RealAgentFixture::new(env!("CARGO_BIN_EXE_berth")) }
     }
 
-    fn berth(&self, args: &[&str]) -> Said {
-        let mut command = self.lab.command(args);
-        command.env_clear().env("BERTH_HOME", self.lab.home()).env("BERTH_CONFIG", self.lab.config());
-        said(self.agents.around(&mut command).output().expect("berth can be started"))
-    }
-
-    #[track_caller]
-    fn ok(&self, args: &[&str]) -> String {
-        let said = self.berth(args);
-        assert_eq!(said.code, 0, "{said:?}");
-        said.out.trim_end().to_owned()
-    }
-
-    fn claude(&self, args: &[&str]) -> Said {
+    fn claude(&self, args: &[&str]) -> CommandOutput {
         let mut command: Command = self.agents.command("claude", [&["-p"], args].concat());
         said(command.output().expect("claude can be started"))
     }
@@ -62,7 +57,7 @@ impl World {
     }
 
     /// The interface of Claude Code, in which that conversation is open.
-    fn interface(&self) -> Terminal {
+    fn interface(&self) -> TestTerminal {
         let args = ["--permission-mode", "manual", "--resume", ID];
         let mut terminal = self.agents.terminal("claude", args);
         terminal.wait_for("ECHO: first");
@@ -73,7 +68,7 @@ impl World {
         let dir = self.lab.home().join("holders");
         let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
         let records = files.filter(|path| path.extension().is_some_and(|end| end == "json"));
-        // One that is being replaced is there in a moment.
+        // A record that is being replaced is there in a moment.
         records.filter_map(|path| serde_json::from_slice(&std::fs::read(path).ok()?).ok()).collect()
     }
 
@@ -81,7 +76,7 @@ impl World {
         self.records().into_iter().find(|record| record["pid"] == pid)
     }
 
-    fn wait_open(&self, terminal: &Terminal) {
+    fn wait_open(&self, terminal: &TestTerminal) {
         let pid = terminal.identity().pid;
         wait_until("its record", || {
             self.record_of(pid).is_some_and(|record| record["conversation_id"] == ID)
@@ -90,12 +85,12 @@ impl World {
 }
 
 /// Types a prompt until it is in the box, then sends it.
-fn type_prompt(terminal: &mut Terminal, text: &str) {
+fn type_prompt(terminal: &mut TestTerminal, text: &str) {
     let mut typed = 0;
     terminal.wait_until("the prompt in the box", |terminal| {
-        // What is typed before it listens is lost.
+        // Text that is typed before the agent listens is lost.
         if !terminal.text().contains(text) && typed < 20 {
-            // And whatever came of the last try goes.
+            // Clears the text of the last try.
             terminal.type_keys(&format!("\x15\x1b[200~{text}\x1b[201~"));
             typed += 1;
         }
@@ -122,7 +117,7 @@ fn added(path: &Path, before: &[u8]) -> Vec<String> {
 
 #[test]
 fn two_claude_resumes_by_hand_the_second_is_told_and_no_turn_of_it_is_anywhere() {
-    let world = World::set_up();
+    let world = RealHookFixture::set_up();
     let transcript = world.conversation();
     let mut first = world.interface();
     world.wait_open(&first);
@@ -135,11 +130,12 @@ fn two_claude_resumes_by_hand_the_second_is_told_and_no_turn_of_it_is_anywhere()
         assert!(second.out.contains(&words), "{words}: {second:?}");
     }
     assert_eq!(second.out.matches("the prompt was not sent").count(), 1, "told twice: {second:?}");
-    // What Claude Code notes about a prompt that was held up is its own; the prompt is not there, and nobody was asked.
+    // Notes of Claude Code about a prompt that was held up are its own; the prompt is not there, and the
+    // model was not asked.
     let new = added(&transcript, &before);
     assert!(!new.iter().any(|kind| kind == "user" || kind == "assistant"), "{new:?}");
     assert!(!world.agents.model().prompts().iter().any(|prompt| prompt.contains("second")));
-    // And the first one goes on.
+    // The first agent goes on.
     type_prompt(&mut first, "third");
     first.wait_for("ECHO: third");
     world
@@ -147,19 +143,19 @@ fn two_claude_resumes_by_hand_the_second_is_told_and_no_turn_of_it_is_anywhere()
         .model()
         .wait("the third prompt", |asked| asked.iter().any(|asked| asked.prompt().contains("third")));
     wait_until("its turn in the transcript", || {
-        let prompts = Transcript::read(Kind::Claude, &transcript).prompts();
+        let prompts = ParsedTranscript::read(TranscriptAgent::Claude, &transcript).prompts();
         prompts.len() == 2 && prompts[1].contains("third")
     });
     first.close();
     first.wait_exit();
-    // Free, once the other one is gone: and nothing of what was said is lost.
+    // Free, once the other agent is gone: and no message is lost.
     let fourth = world.claude(&["--resume", ID, "fourth"]);
     assert_eq!(fourth.out.trim(), "ECHO: fourth", "{fourth:?}");
 }
 
 #[test]
 fn in_an_interface_the_second_is_told_when_it_opens_and_writes_nothing_if_it_leaves() {
-    let world = World::set_up();
+    let world = RealHookFixture::set_up();
     let transcript = world.conversation();
     let mut first = world.interface();
     world.wait_open(&first);
@@ -170,7 +166,7 @@ fn in_an_interface_the_second_is_told_when_it_opens_and_writes_nothing_if_it_lea
     assert_eq!(bytes(&transcript), before, "the second one wrote something");
     second.close();
     second.wait_exit();
-    // Whoever leaves notes its mode and its costs, hooks or not. None of that is in the conversation.
+    // An agent that leaves notes its mode and its costs, hooks or not. None of that is in the conversation.
     let added_to_it = |before: &[u8]| {
         let now = bytes(&transcript);
         let new = String::from_utf8_lossy(&now[before.len()..]).into_owned();
@@ -178,7 +174,7 @@ fn in_an_interface_the_second_is_told_when_it_opens_and_writes_nothing_if_it_lea
     };
     assert_eq!(added_to_it(&before), 0, "the second one wrote something");
     let before = bytes(&transcript);
-    // One that does not heed it.
+    // A user who does not heed the warning.
     let mut third = world.interface();
     third.wait_for("open elsewhere already");
     type_prompt(&mut third, "let me in");
@@ -194,7 +190,7 @@ fn in_an_interface_the_second_is_told_when_it_opens_and_writes_nothing_if_it_lea
 
 #[test]
 fn a_run_of_berth_carries_its_hooks_and_is_told_by_its_name() {
-    let world = World::bare();
+    let world = RealHookFixture::bare();
     let transcript = world.conversation();
     let run = ["run", "-d", "--name", "mine", "--agent", "claude", "--tui", "--resume", ID];
     let id = world.ok(&run);
@@ -206,14 +202,14 @@ fn a_run_of_berth_carries_its_hooks_and_is_told_by_its_name() {
     });
     assert_eq!(world.records().len(), 1);
     assert!(!world.agents.home().join(".claude/skills").exists(), "something was installed");
-    // Installed as well: it is told once, and is not in its own way.
+    // Hooks that are installed as well: the agent is told once, and is not in its own way.
     world.ok(&["setup", "claude"]);
     let before = bytes(&transcript);
     let second = world.claude(&["--resume", ID, "second"]);
     assert!(second.out.contains("berth session `mine` writes this conversation already"), "{second:?}");
     assert!(second.out.contains("berth attach mine"), "{second:?}");
     assert!(!added(&transcript, &before).iter().any(|kind| kind == "user"));
-    // A copy is somebody else's conversation.
+    // A copy is another conversation.
     let copy = world.claude(&["--resume", ID, "--fork-session", "copied"]);
     assert_eq!(copy.out.trim(), "ECHO: copied", "{copy:?}");
     world.ok(&["stop", "mine"]);
@@ -225,7 +221,7 @@ fn a_run_of_berth_carries_its_hooks_and_is_told_by_its_name() {
 
 #[test]
 fn b6_an_agent_that_takes_turns_carries_its_hooks_and_is_never_in_its_own_way() {
-    let world = World::set_up();
+    let world = RealHookFixture::set_up();
     let said = world.ok(&["run", "--name", "s", "--agent", "claude", "--prompt", "one"]);
     assert!(said.contains("ECHO: one"), "{said}");
     assert!(world.ok(&["send", "s", "--wait", "two"]).contains("ECHO: two"));
@@ -239,8 +235,8 @@ fn b6_an_agent_that_takes_turns_carries_its_hooks_and_is_never_in_its_own_way() 
 }
 
 #[test]
-fn who_ends_the_session_that_is_in_the_way_goes_on_at_once() {
-    let world = World::set_up();
+fn an_agent_goes_on_at_once_when_the_session_in_its_way_is_ended() {
+    let world = RealHookFixture::set_up();
     let said = world.ok(&["run", "--name", "s", "--agent", "claude", "--prompt", "one"]);
     assert!(said.contains("ECHO: one"), "{said}");
     let status: Value = serde_json::from_str(&world.ok(&["show", "s", "--json"])).unwrap();
@@ -249,7 +245,7 @@ fn who_ends_the_session_that_is_in_the_way_goes_on_at_once() {
     let mut second = world.agents.terminal("claude", ["--permission-mode", "manual", "--resume", id]);
     second.wait_for("berth stop s");
     world.ok(&["stop", "s"]);
-    // Nothing was said since it opened it: the session had nothing to do.
+    // Nothing was said since the second agent opened the conversation: the session had nothing to do.
     type_prompt(&mut second, "two");
     second.wait_for("ECHO: two");
     second.close();
@@ -258,7 +254,7 @@ fn who_ends_the_session_that_is_in_the_way_goes_on_at_once() {
 
 #[test]
 fn a_note_behind_a_later_turn_of_the_first_is_found_as_a_fork() {
-    let world = World::set_up();
+    let world = RealHookFixture::set_up();
     let transcript = world.conversation();
     let mut first = world.interface();
     world.wait_open(&first);
@@ -269,7 +265,10 @@ fn a_note_behind_a_later_turn_of_the_first_is_found_as_a_fork() {
     let path = transcript.display().to_string();
     let check = || world.berth(&["transcript", "check", &path]);
     wait_until("the turn in the transcript", || {
-        Transcript::read(Kind::Claude, &transcript).answers().iter().any(|answer| answer.contains("third"))
+        ParsedTranscript::read(TranscriptAgent::Claude, &transcript)
+            .answers()
+            .iter()
+            .any(|answer| answer.contains("third"))
     });
     let whole = check();
     assert_eq!(whole.code, 0, "{whole:?}");
@@ -281,9 +280,9 @@ fn a_note_behind_a_later_turn_of_the_first_is_found_as_a_fork() {
     second.close();
     second.wait_exit();
     let forked = check();
-    assert!(forked.code != 0 && forked.out.contains("two wrote at once"), "{forked:?}");
+    assert!(forked.code != 0 && forked.out.contains("two writers wrote at once"), "{forked:?}");
     assert!(forked.out.contains("prompt: third"), "{forked:?}");
-    // A resume follows the note: this is what the one who was told to read it again is kept from.
+    // A resume follows the note: this is what the user who was told to read it again is kept from.
     world.claude(&["--resume", ID, "fifth"]);
     let turns = world.agents.model().turns();
     let read = turns.last().expect("a request").user_texts();
@@ -293,7 +292,7 @@ fn a_note_behind_a_later_turn_of_the_first_is_found_as_a_fork() {
 
 #[test]
 fn codex_holds_a_prompt_back_when_it_is_told_to() {
-    let world = World::set_up();
+    let world = RealHookFixture::set_up();
     let exec = |args: &[&str]| {
         let all = [&["exec"], args].concat();
         said(world.agents.command("codex", all).output().expect("codex can be started"))
@@ -302,7 +301,7 @@ fn codex_holds_a_prompt_back_when_it_is_told_to() {
     let first = exec(&[&always[..], &["first"]].concat());
     assert!(first.out.contains("ECHO: first"), "{first:?}");
     let thread = world.records()[0]["conversation_id"].as_str().expect("a thread").to_owned();
-    // Somebody whom its own lock does not keep out.
+    // Another process, which the conversation's own lock does not keep out.
     let event = world.agents.home().join("event");
     let opened =
         serde_json::json!({"session_id": thread, "hook_event_name": "SessionStart", "source": "resume"});
@@ -330,11 +329,12 @@ fn codex_holds_a_prompt_back_when_it_is_told_to() {
 
 #[test]
 fn g8_clear_in_the_interface_is_followed() {
-    let world = World::set_up();
+    let world = RealHookFixture::set_up();
     world.conversation();
     let mut terminal = world.interface();
     world.wait_open(&terminal);
-    // What is typed before it listens is lost, or comes all at once and counts as pasted. So something else first.
+    // Text that is typed before the agent listens is lost, or comes all at once and counts as pasted.
+    // So something else first.
     let mut typed = 0;
     terminal.wait_until("something in the box", |terminal| {
         if !terminal.text().contains("anybody") && typed < 20 {
@@ -358,7 +358,7 @@ fn g8_clear_in_the_interface_is_followed() {
             .record_of(pid)
             .is_some_and(|record| record["conversation_id"] != ID && record.get("ended").is_none())
     });
-    // The one it left is free.
+    // The conversation that the agent left is free.
     let second = world.claude(&["--resume", ID, "second"]);
     assert_eq!(second.out.trim(), "ECHO: second", "{second:?}");
     terminal.close();
@@ -367,7 +367,7 @@ fn g8_clear_in_the_interface_is_followed() {
 
 #[test]
 fn codex_tells_of_its_conversation_once_its_hooks_are_trusted() {
-    let world = World::set_up();
+    let world = RealHookFixture::set_up();
     let args = ["exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-hook-trust", "hello"];
     let ran = said(world.agents.command("codex", args).output().expect("codex can be started"));
     assert!(ran.out.contains("ECHO: hello"), "{ran:?}");

@@ -1,43 +1,41 @@
-//! Transcripts that the real agents wrote and somebody broke: found, mended, and taken up again by the agents themselves.
+//! Transcripts that the real agents wrote and a test broke: found, mended, and taken up again by the agents themselves.
 //!
-//! Promise: what counts is what the model is given after the copy was resumed. The original is compared byte for byte.
-//! Not here: what is found in made transcripts (the tests of `berth-transcript`).
-//! Start with [`World`].
+//! Promise: the tests judge by the messages that the model is given after the copy was resumed. The original is
+//! compared byte for byte.
+//! Not here: findings in made transcripts (the tests of `berth-transcript`).
+//! Start with [`RealTranscriptFixture`].
 
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use berth_harness::{Kind, Lab, RealAgents, Said, Transcript, said};
+use berth_harness::{ParsedTranscript, RealAgentFixture, TranscriptAgent, said};
 use serde_json::Value;
 
 const ID: &str = "0f0e0d0c-1111-4222-8333-444455556666";
 
-/// A state directory and agents with a home and a model of their own.
-struct World {
-    lab: Lab,
-    agents: RealAgents,
+/// Real agents, and commands for the transcripts they write.
+struct RealTranscriptFixture {
+    base: RealAgentFixture,
 }
 
-impl World {
+impl Deref for RealTranscriptFixture {
+    type Target = RealAgentFixture;
+
+    fn deref(&self) -> &RealAgentFixture {
+        &self.base
+    }
+}
+
+impl RealTranscriptFixture {
     fn new() -> Self {
-        let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
-        let agents = RealAgents::new(lab.dir());
-        let file = agents.home().join(".codex/config.toml");
-        let before = fs::read_to_string(&file).expect("settings of Codex");
-        let all = format!("approval_policy = \"never\"\nsandbox_mode = \"danger-full-access\"\n{before}");
-        fs::write(&file, all).expect("settings of Codex");
-        Self { lab, agents }
+        let base = RealAgentFixture::new(env!("CARGO_BIN_EXE_berth"));
+        base.agents.set_codex_policy("never", "danger-full-access");
+        Self { base }
     }
 
-    fn berth(&self, args: &[&str]) -> Said {
-        let mut command = self.lab.command(args);
-        command.env_clear().env("BERTH_HOME", self.lab.home()).env("BERTH_CONFIG", self.lab.config());
-        self.agents.around(&mut command);
-        said(command.output().expect("berth can be started"))
-    }
-
-    /// What was found in a file, which is not clean.
+    /// The findings in a file, which is not clean.
     fn broken(&self, path: &Path) -> Vec<String> {
         let told = self.berth(&["transcript", "check", "--json", path.to_str().expect("UTF-8")]);
         assert_eq!(told.code, 12, "{told:?}");
@@ -79,7 +77,7 @@ impl World {
         assert_eq!(told.code, 0, "{told:?}");
     }
 
-    /// What everybody said, as the model was given it last.
+    /// The messages of user and agent, as the model was given them last.
     fn told_model(&self) -> Vec<String> {
         let turns = self.agents.model().turns();
         turns.last().expect("asked").texts.iter().map(|text| text.text.clone()).collect()
@@ -98,7 +96,7 @@ fn runs(mut command: Command) -> String {
 }
 
 /// One conversation of Claude Code's: where it is.
-fn one(world: &World) -> PathBuf {
+fn one(world: &RealTranscriptFixture) -> PathBuf {
     let mut all = world.agents.claude_transcripts();
     assert_eq!(all.len(), 1);
     all.remove(0).path
@@ -118,7 +116,7 @@ fn append(path: &Path, bytes: &[u8]) {
 }
 
 /// The fork of AGENTS.md: a second resume while the first one still works.
-fn forked(world: &World) -> PathBuf {
+fn forked(world: &RealTranscriptFixture) -> PathBuf {
     runs(world.claude(&["--session-id", ID], "base words"));
     let first = world.claude(&["--resume", ID], "HOLD first").spawn().expect("claude can be started");
     world.agents.model().arrived("first");
@@ -131,12 +129,12 @@ fn forked(world: &World) -> PathBuf {
 
 #[test]
 fn both_turns_of_a_forked_conversation_are_there_after_a_resume_of_the_copy() {
-    let world = World::new();
+    let world = RealTranscriptFixture::new();
     let path = forked(&world);
     assert_eq!(world.broken(&path), ["fork"]);
-    // Without a repair one of them is gone: that is what is mended.
+    // Without a repair one of the two branches is gone: the repair brings it back.
     let (id, copy) = world.mended(&path, &[]);
-    assert_eq!(Transcript::read(Kind::Claude, &copy).no_fork(), Ok(()));
+    assert_eq!(ParsedTranscript::read(TranscriptAgent::Claude, &copy).no_fork(), Ok(()));
     runs(world.claude(&["--resume", &id], "and now"));
     let said = world.told_model();
     let expected = [
@@ -149,12 +147,12 @@ fn both_turns_of_a_forked_conversation_are_there_after_a_resume_of_the_copy() {
         "and now",
     ];
     assert_eq!(said, expected);
-    assert_eq!(Transcript::read(Kind::Claude, &copy).no_fork(), Ok(()));
+    assert_eq!(ParsedTranscript::read(TranscriptAgent::Claude, &copy).no_fork(), Ok(()));
 }
 
 #[test]
 fn a_branch_that_was_not_chosen_is_a_conversation_of_its_own() {
-    let world = World::new();
+    let world = RealTranscriptFixture::new();
     let path = forked(&world);
     let dir = path.parent().expect("a directory").to_str().expect("UTF-8");
     let args =
@@ -176,7 +174,7 @@ fn a_branch_that_was_not_chosen_is_a_conversation_of_its_own() {
 
 #[test]
 fn a_branch_that_was_chosen_is_gone_on_with_also_if_something_else_was_written_last() {
-    let world = World::new();
+    let world = RealTranscriptFixture::new();
     let path = forked(&world);
     // A note that hangs on the first prompt, behind everything: an agent would begin there.
     let text = fs::read_to_string(&path).expect("a transcript");
@@ -196,7 +194,7 @@ fn a_branch_that_was_chosen_is_gone_on_with_also_if_something_else_was_written_l
 
 #[test]
 fn a_torn_end_and_records_that_ran_together_are_mended() {
-    let world = World::new();
+    let world = RealTranscriptFixture::new();
     runs(world.claude(&["--session-id", ID], "first words"));
     runs(world.claude(&["--resume", ID], "second words"));
     let path = one(&world);
@@ -210,7 +208,10 @@ fn a_torn_end_and_records_that_ran_together_are_mended() {
     let (id, copy) = world.mended(&path, &[]);
     let mut rest = copy.into_os_string();
     rest.push(".rest");
-    assert_eq!(fs::read(rest).expect("what was set aside"), b"{\"parentUuid\":\"torn\",\"type\":\"assis\n");
+    assert_eq!(
+        fs::read(rest).expect("the part that was set aside"),
+        b"{\"parentUuid\":\"torn\",\"type\":\"assis\n"
+    );
     runs(world.claude(&["--resume", &id], "third words"));
     let expected = ["first words", "ECHO: first words", "second words", "ECHO: second words", "third words"];
     assert_eq!(world.told_model(), expected);
@@ -218,7 +219,7 @@ fn a_torn_end_and_records_that_ran_together_are_mended() {
 
 #[test]
 fn a_call_without_a_result_is_mended_as_the_agent_would() {
-    let world = World::new();
+    let world = RealTranscriptFixture::new();
     runs(world.claude(&["--session-id", ID], "TOOL echo hi"));
     let path = one(&world);
     cut_before(&path, "\"tool_result\"");
@@ -235,7 +236,7 @@ fn a_call_without_a_result_is_mended_as_the_agent_would() {
 
 #[test]
 fn a_rollout_that_is_torn_and_has_an_open_call_is_mended() {
-    let world = World::new();
+    let world = RealTranscriptFixture::new();
     world.codex(&[], "first words");
     let path = world.agents.codex_transcripts().remove(0).path;
     let thread = world.agents.codex_transcripts().remove(0).id;
@@ -255,7 +256,7 @@ fn a_rollout_that_is_torn_and_has_an_open_call_is_mended() {
 
 #[test]
 fn b2_a_search_of_real_records_finds_each_thing_once() {
-    let world = World::new();
+    let world = RealTranscriptFixture::new();
     runs(world.claude(&["--session-id", ID], "needle TOOL echo needle-tool"));
     world.codex(&[], "needle TOOL echo needle-tool");
     let imported = world.berth(&["import", "--all"]);

@@ -1,7 +1,7 @@
 //! `berth acp`, as an editor uses it: JSON lines on its standard input and output.
 //!
-//! Promise: everything goes over the wire; what became of it is looked at with other berth commands.
-//! Start with [`Editor`].
+//! Promise: everything goes over the wire; other berth commands show the effect.
+//! Start with [`AcpEditor`].
 
 mod asks;
 mod retry;
@@ -10,22 +10,22 @@ mod turns;
 
 use std::path::{Path, PathBuf};
 
-use berth_harness::{Lab, Rpc};
+use berth_harness::{RpcClient, TestEnvironment};
 use serde_json::{Value, json};
 
 /// A lab with the agent `fake`, which takes turns and does what its prompts say.
-fn lab() -> Lab {
-    Lab::with_agent(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// An editor with `berth acp` as its agent.
-struct Editor {
-    rpc: Rpc,
+struct AcpEditor {
+    rpc: RpcClient,
 }
 
-impl Editor {
+impl AcpEditor {
     /// Starts it, and introduces itself.
-    fn start(lab: &Lab, args: &[&str]) -> Self {
+    fn start(lab: &TestEnvironment, args: &[&str]) -> Self {
         let mut editor = Self::silent(lab, args);
         let capabilities = json!({"fs": {"readTextFile": true, "writeTextFile": true}});
         let info = json!({"name": "zed", "title": "Zed", "version": "1"});
@@ -36,9 +36,9 @@ impl Editor {
     }
 
     /// Starts it, and says nothing.
-    fn silent(lab: &Lab, args: &[&str]) -> Self {
+    fn silent(lab: &TestEnvironment, args: &[&str]) -> Self {
         let args = [&["acp", "--agent", "fake"], args].concat();
-        Self { rpc: Rpc::start(&mut lab.command(args)) }
+        Self { rpc: RpcClient::start(&mut lab.command(args)) }
     }
 
     fn ok(&mut self, method: &str, params: Value) -> Value {
@@ -108,7 +108,7 @@ impl Editor {
 }
 
 /// A file that a prompt waits for: `wait-file:` in the prompt, and [`open`] to let it go on.
-fn gate(lab: &Lab, name: &str) -> (PathBuf, String) {
+fn gate(lab: &TestEnvironment, name: &str) -> (PathBuf, String) {
     let path = lab.dir().join(name);
     let step = format!("wait-file:{}", path.display());
     (path, step)

@@ -1,4 +1,4 @@
-//! An answer that the keeper does not hear at first: the editor's person has clicked, and cannot click again.
+//! An answer that the keeper does not hear at first: the user of the editor has clicked, and cannot click again.
 
 use std::io::Read;
 use std::os::unix::net::UnixListener;
@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use berth_api::frame::{self, Kind};
-use berth_api::message::Answer;
-use berth_api::{Code, Problem};
-use berth_harness::{Lab, wait_until};
+use berth_api::frame::{self, FrameKind};
+use berth_api::message::KeeperAnswer;
+use berth_api::{Problem, ProblemCode};
+use berth_harness::{TestEnvironment, wait_until};
 use serde_json::{Value, json};
 
-use crate::acp::{Editor, lab};
+use crate::acp::{AcpEditor, lab};
 
-/// How often an answer is given to who does not hear it.
+/// How often an answer is sent to a keeper that does not hear it.
 const TRIES: usize = 5;
 
-/// Somebody in the place of a session's keeper who has no room for anybody. The keeper itself goes on, and whoever is
-/// connected to it stays so.
-struct Deaf {
+/// A listener in place of a session's keeper that refuses every client as full. The keeper itself goes on, and clients
+/// that are connected to it stay connected.
+struct RefusingListener {
     sock: PathBuf,
     aside: PathBuf,
     heard: &'static AtomicUsize,
@@ -27,8 +27,8 @@ struct Deaf {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Deaf {
-    fn in_place_of(lab: &Lab, session: &str) -> Self {
+impl RefusingListener {
+    fn in_place_of(lab: &TestEnvironment, session: &str) -> Self {
         let (sock, aside) =
             (lab.session_dir(session).join("sock"), lab.session_dir(session).join("sock.aside"));
         std::fs::rename(&sock, &aside).expect("the keeper's socket");
@@ -41,14 +41,15 @@ impl Deaf {
                 if is_over.load(Ordering::SeqCst) {
                     return;
                 }
-                let problem = Problem::new(Code::Full, "there is no room for anybody");
-                let answer = serde_json::to_vec(&Answer::Problem { problem }).expect("plain data");
-                // What is asked is read first, so that the answer is not lost with it. A look is no try.
+                let problem = Problem::new(ProblemCode::Full, "there is no room for another client");
+                let answer = serde_json::to_vec(&KeeperAnswer::Problem { problem }).expect("plain data");
+                // Reads the request first, so that the answer is not lost with it. A status request does
+                // not count as an attempt.
                 let mut asked = vec![0; 64 * 1024];
                 let count = stream.read(&mut asked).unwrap_or(0);
                 let is_answer = asked[..count].windows(10).any(|at| at == b"answer_ask");
                 heard.fetch_add(usize::from(is_answer), Ordering::SeqCst);
-                let _ = frame::write(&mut stream, Kind::Answer, &[&answer]);
+                let _ = frame::write(&mut stream, FrameKind::Answer, &[&answer]);
             }
         });
         Self { sock, aside, heard, is_over, thread: Some(thread) }
@@ -68,22 +69,22 @@ impl Deaf {
     }
 }
 
-impl Drop for Deaf {
+impl Drop for RefusingListener {
     fn drop(&mut self) {
         self.leave();
     }
 }
 
 /// A session whose agent asks something, and the question in the editor.
-fn asked(lab: &Lab) -> (Editor, String, u64, Value) {
-    let mut editor = Editor::start(lab, &[]);
+fn asked(lab: &TestEnvironment) -> (AcpEditor, String, u64, Value) {
+    let mut editor = AcpEditor::start(lab, &[]);
     let session = editor.new_session(lab.dir());
     let prompt = editor.prompt(&session, "ask:Bash:rm -rf x");
     let question = editor.rpc.talk.wait("a question", |said| said["method"] == "session/request_permission");
     (editor, session, prompt, question)
 }
 
-fn allow(editor: &mut Editor, question: &Value) {
+fn allow(editor: &mut AcpEditor, question: &Value) {
     let outcome = json!({"outcome": {"outcome": "selected", "optionId": "allow-once"}});
     editor.rpc.talk.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome}));
 }
@@ -92,7 +93,7 @@ fn allow(editor: &mut Editor, question: &Value) {
 fn an_answer_that_the_keeper_does_not_hear_is_given_again_until_it_does() {
     let lab = lab();
     let (mut editor, session, prompt, question) = asked(&lab);
-    let mut deaf = Deaf::in_place_of(&lab, &session);
+    let mut deaf = RefusingListener::in_place_of(&lab, &session);
     allow(&mut editor, &question);
     wait_until("the first try", || deaf.heard() >= 1);
     deaf.leave();
@@ -105,7 +106,7 @@ fn an_answer_that_the_keeper_does_not_hear_is_given_again_until_it_does() {
 fn an_answer_that_never_arrives_is_said_so_and_the_question_stays() {
     let lab = lab();
     let (mut editor, session, prompt, question) = asked(&lab);
-    let mut deaf = Deaf::in_place_of(&lab, &session);
+    let mut deaf = RefusingListener::in_place_of(&lab, &session);
     allow(&mut editor, &question);
     let told = editor.hears("agent_message_chunk", "your answer did not arrive");
     assert!(told.to_string().contains(&format!("berth answer {session} allow-once")), "{told}");

@@ -1,18 +1,19 @@
-//! Opening, listing and closing sessions, and what is no sense.
+//! Opening, listing and closing sessions, and input that is not valid.
 
-use berth_harness::Rpc;
+use berth_harness::RpcClient;
 use serde_json::{Value, json};
 
-use crate::acp::{Editor, lab};
+use crate::acp::{AcpEditor, lab};
+use crate::turns::common::damaged_at_the_first_turn;
 
 #[test]
-fn an_editor_is_told_what_is_offered_and_what_is_not() {
+fn an_editor_is_told_the_capabilities_that_exist_and_no_others() {
     let lab = lab();
-    let mut editor = Editor::silent(&lab, &[]);
+    let mut editor = AcpEditor::silent(&lab, &[]);
     let early = editor.refused("session/new", json!({"cwd": "/", "mcpServers": []}));
     assert_eq!(early["code"], -32600, "{early}");
     let said = editor.ok("initialize", json!({"protocolVersion": 7, "clientCapabilities": {}}));
-    assert_eq!(said["protocolVersion"], 1, "what we speak: {said}");
+    assert_eq!(said["protocolVersion"], 1, "the version we speak: {said}");
     let able = &said["agentCapabilities"];
     assert_eq!(able["loadSession"], true);
     assert_eq!(
@@ -28,9 +29,9 @@ fn an_editor_is_told_what_is_offered_and_what_is_not() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_by_name_and_the_next_line_is_read() {
+fn invalid_input_is_refused_with_the_name_of_the_mistake_and_the_next_line_is_read() {
     let lab = lab();
-    let mut editor = Editor::start(&lab, &[]);
+    let mut editor = AcpEditor::start(&lab, &[]);
     let session = editor.new_session(lab.dir());
     editor.rpc.talk.say(&Value::String("no message".into()));
     let odd = editor.rpc.talk.wait("a complaint", |said| said["error"]["code"] == -32700);
@@ -73,7 +74,7 @@ fn what_makes_no_sense_is_refused_by_name_and_the_next_line_is_read() {
 #[test]
 fn links_and_files_in_a_prompt_reach_the_agent_as_text() {
     let lab = lab();
-    let mut editor = Editor::start(&lab, &[]);
+    let mut editor = AcpEditor::start(&lab, &[]);
     let session = editor.new_session(lab.dir());
     let content = json!([
         {"type": "text", "text": "look at "},
@@ -94,7 +95,7 @@ fn sessions_are_listed_loaded_by_name_resumed_without_their_past_and_closed_with
     let id = lab.ok(["run", "-d", "--agent", "fake", "--name", "fix", "--cwd", &dir]);
     lab.ok(["send", "fix", "--wait", "hello"]);
     lab.start_with(&["--name", "terminal"], &["hang"]);
-    let mut editor = Editor::start(&lab, &[]);
+    let mut editor = AcpEditor::start(&lab, &[]);
     let all = editor.ok("session/list", json!({}));
     let sessions = all["sessions"].as_array().expect("sessions");
     assert_eq!(sessions.len(), 1, "a terminal takes no turns: {all}");
@@ -112,16 +113,31 @@ fn sessions_are_listed_loaded_by_name_resumed_without_their_past_and_closed_with
     editor.ok("session/close", json!({"sessionId": "fix"}));
     assert_eq!(lab.show("fix")["state"], "idle");
     assert_eq!(editor.refused("session/prompt", json!({"sessionId": "fix", "prompt": []}))["code"], -32002);
-    // What happens now is not told.
+    // The editor is not told of turns that happen now.
     lab.ok(["send", "fix", "--wait", "unheard"]);
     editor.ok("session/list", json!({}));
     assert!(!editor.said().contains("unheard"), "{:?}", editor.told());
 }
 
 #[test]
+fn a_session_is_resumed_without_a_read_of_its_first_turns_and_loaded_only_with_them() {
+    let lab = lab();
+    let id = damaged_at_the_first_turn(&lab);
+    let mut editor = AcpEditor::start(&lab, &[&id]);
+    let params = json!({"sessionId": id, "cwd": lab.dir(), "mcpServers": []});
+    editor.ok("session/resume", params.clone());
+    assert_eq!(editor.new_session(lab.dir()), id);
+    let refused = editor.refused("session/load", params);
+    assert!(refused["message"].as_str().is_some_and(|said| said.contains("is damaged")), "{refused}");
+    let prompt = editor.prompt(&id, "prompt");
+    let answer = editor.rpc.answer(prompt);
+    assert_eq!(answer["error"]["code"], -32002, "a session that cannot be loaded is not open: {answer}");
+}
+
+#[test]
 fn a_session_that_was_stopped_goes_on_with_a_prompt_and_its_past_is_told_once() {
     let lab = lab();
-    let mut editor = Editor::start(&lab, &[]);
+    let mut editor = AcpEditor::start(&lab, &[]);
     let session = editor.new_session(lab.dir());
     let first = editor.prompt(&session, "tool:Read:x\nsay:first");
     editor.rpc.answer(first);
@@ -129,7 +145,7 @@ fn a_session_that_was_stopped_goes_on_with_a_prompt_and_its_past_is_told_once() 
     let second = editor.prompt(&session, "second");
     let said = editor.rpc.answer(second);
     assert_eq!(said["result"]["stopReason"], "end_turn", "{said}");
-    let mut other = Editor::start(&lab, &[]);
+    let mut other = AcpEditor::start(&lab, &[]);
     other.load(&session);
     let told = other.told();
     assert_eq!(told.iter().filter(|line| line.starts_with("tool_call: ")).count(), 1, "{told:?}");
@@ -141,7 +157,7 @@ fn an_editor_with_one_session_gets_no_other() {
     let lab = lab();
     let one = lab.ok(["run", "-d", "--agent", "fake", "--name", "one"]);
     lab.ok(["run", "-d", "--agent", "fake", "--name", "two"]);
-    let mut editor = Editor::start(&lab, &["one"]);
+    let mut editor = AcpEditor::start(&lab, &["one"]);
     assert_eq!(editor.new_session(lab.dir()), one);
     assert_eq!(editor.ok("session/list", json!({}))["sessions"].as_array().map(Vec::len), Some(1));
     assert_eq!(editor.refused("session/load", json!({"sessionId": "two", "cwd": "/"}))["code"], -32002);
@@ -155,7 +171,7 @@ fn an_editor_with_one_session_gets_no_other() {
 #[test]
 fn mcp_servers_of_the_editor_are_not_passed_on_and_that_is_said() {
     let lab = lab();
-    let mut editor = Editor::silent(&lab, &[]);
+    let mut editor = AcpEditor::silent(&lab, &[]);
     let capabilities = json!({"session": {"notices": {}}});
     editor.ok("initialize", json!({"protocolVersion": 1, "clientCapabilities": capabilities}));
     let server = json!({"name": "files", "command": "/bin/false", "args": [], "env": []});
@@ -165,10 +181,10 @@ fn mcp_servers_of_the_editor_are_not_passed_on_and_that_is_said() {
 }
 
 #[test]
-fn what_is_told_for_whoever_looks_for_a_mistake_is_on_stderr_and_has_nothing_of_what_was_said() {
+fn debug_logs_go_to_stderr_and_contain_no_prompt_text() {
     let lab = lab();
     let command = &mut lab.command(["acp", "--agent", "fake"]);
-    let mut editor = Editor { rpc: Rpc::start(command.env("BERTH_LOG", "trace")) };
+    let mut editor = AcpEditor { rpc: RpcClient::start(command.env("BERTH_LOG", "trace")) };
     editor.ok("initialize", json!({"protocolVersion": 1}));
     let session = editor.new_session(lab.dir());
     let prompt = editor.prompt(&session, "between-us");
@@ -183,12 +199,12 @@ fn what_is_told_for_whoever_looks_for_a_mistake_is_on_stderr_and_has_nothing_of_
 #[test]
 fn a_session_that_is_purged_under_the_editor_is_told_and_ends_nothing_else() {
     let lab = lab();
-    let mut editor = Editor::start(&lab, &[]);
+    let mut editor = AcpEditor::start(&lab, &[]);
     let (one, two) = (editor.new_session(lab.dir()), editor.new_session(lab.dir()));
     lab.ok(["stop", &one]);
     lab.ok(["purge", &one, "--yes"]);
     editor.hears("agent_message_chunk", "purged");
-    let gone = editor.prompt(&one, "anybody?");
+    let gone = editor.prompt(&one, "is this closed?");
     assert_eq!(editor.rpc.answer(gone)["error"]["code"], -32002);
     let there = editor.prompt(&two, "still here");
     assert_eq!(editor.rpc.answer(there)["result"]["stopReason"], "end_turn");

@@ -3,12 +3,12 @@
 use berth_harness::wait_until;
 use serde_json::json;
 
-use crate::acp::{Editor, gate, lab, open};
+use crate::acp::{AcpEditor, gate, lab, open};
 
 #[test]
 fn a_prompt_is_a_turn_that_everyone_sees_and_its_answer_ends_it() {
     let lab = lab();
-    let mut editor = Editor::start(&lab, &[]);
+    let mut editor = AcpEditor::start(&lab, &[]);
     let session = editor.new_session(lab.dir());
     let (go, wait) = gate(&lab, "go");
     let prompt = editor.prompt(&session, &format!("say:one \ntool:Read:/etc/hosts\n{wait}\nsay:two"));
@@ -30,19 +30,19 @@ fn a_prompt_is_a_turn_that_everyone_sees_and_its_answer_ends_it() {
     let turn = lab.json(["turn", &format!("{session}.1"), "--json"]);
     assert_eq!(turn["state"], "done");
     assert!(turn["by"]["place"].as_str().is_some_and(|place| place.starts_with("Zed (ACP)")), "{turn}");
-    assert!(turn["key"].is_null(), "a key of our own is nobody's business: {turn}");
+    assert!(turn["key"].is_null(), "a key of our own is not shown: {turn}");
 }
 
 #[test]
 fn two_editors_on_one_session_keep_one_order_and_both_see_all_of_it() {
     let lab = lab();
-    let mut one = Editor::start(&lab, &[]);
+    let mut one = AcpEditor::start(&lab, &[]);
     let session = one.new_session(lab.dir());
-    let mut two = Editor::start(&lab, &[&session]);
+    let mut two = AcpEditor::start(&lab, &[&session]);
     assert_eq!(two.new_session(lab.dir()), session, "it was given that one");
     let (go, wait) = gate(&lab, "go");
     let first = one.prompt(&session, &format!("say:begun\n{wait} first"));
-    // The other one sees what was asked, and what is said to it.
+    // The other editor sees the prompt, and the text that is said to it.
     two.hears("user_message_chunk", "first");
     two.hears("agent_message_chunk", "begun");
     let second = two.prompt(&session, "second");
@@ -71,7 +71,7 @@ fn two_editors_on_one_session_keep_one_order_and_both_see_all_of_it() {
 #[test]
 fn prompts_of_one_editor_are_done_in_the_order_they_came() {
     let lab = lab();
-    let mut editor = Editor::start(&lab, &[]);
+    let mut editor = AcpEditor::start(&lab, &[]);
     let session = editor.new_session(lab.dir());
     let prompts: Vec<u64> =
         (0..8).map(|number| editor.prompt(&session, &format!("number {number}"))).collect();
@@ -85,22 +85,22 @@ fn prompts_of_one_editor_are_done_in_the_order_they_came() {
 #[test]
 fn an_editor_killed_in_mid_turn_loses_nothing_and_load_shows_it() {
     let lab = lab();
-    let mut editor = Editor::start(&lab, &[]);
+    let mut editor = AcpEditor::start(&lab, &[]);
     let session = editor.new_session(lab.dir());
     let (go, wait) = gate(&lab, "go");
     editor.prompt(&session, &format!("say:before \ntool:Bash:make\n{wait} after"));
     editor.hears("agent_message_chunk", "before");
-    // With SIGKILL.
+    // Dropping the editor kills it with SIGKILL.
     drop(editor);
-    assert_eq!(lab.show(&session)["state"], "working", "nobody ended it");
-    let mut editor = Editor::start(&lab, &[]);
+    assert_eq!(lab.show(&session)["state"], "working", "the session was not ended");
+    let mut editor = AcpEditor::start(&lab, &[]);
     editor.load(&session);
     editor.hears("user_message_chunk", "before");
     editor.hears("agent_message_chunk", "before");
     open(&go);
     editor.hears("agent_message_chunk", "ECHO: after");
     assert_eq!(lab.berth(["wait", &format!("{session}.1"), "--timeout", "60s"]).code, 0);
-    let mut late = Editor::start(&lab, &[]);
+    let mut late = AcpEditor::start(&lab, &[]);
     late.load(&session);
     let told = late.told();
     let kinds: Vec<&str> = told.iter().filter_map(|line| line.split(':').next()).collect();
@@ -113,9 +113,9 @@ fn an_editor_killed_in_mid_turn_loses_nothing_and_load_shows_it() {
 #[test]
 fn an_editor_that_closes_has_its_prompts_accepted_and_ends_nothing() {
     let lab = lab();
-    let mut editor = Editor::start(&lab, &[]);
+    let mut editor = AcpEditor::start(&lab, &[]);
     let session = editor.new_session(lab.dir());
-    // Its agent has to be started for them, which takes longer than to close.
+    // The agent has to be started for the turns, which takes longer than to close.
     lab.ok(["stop", &session]);
     let (go, wait) = gate(&lab, "go");
     editor.prompt(&session, &format!("{wait} first"));
@@ -137,9 +137,9 @@ fn an_editor_that_closes_has_its_prompts_accepted_and_ends_nothing() {
 #[test]
 fn a_cancel_reaches_the_editors_own_turn_and_no_other() {
     let lab = lab();
-    let mut one = Editor::start(&lab, &[]);
+    let mut one = AcpEditor::start(&lab, &[]);
     let session = one.new_session(lab.dir());
-    let mut two = Editor::start(&lab, &[]);
+    let mut two = AcpEditor::start(&lab, &[]);
     two.load(&session);
     let running = one.prompt(&session, "say:begun\nsilent");
     two.hears("agent_message_chunk", "begun");
@@ -160,7 +160,7 @@ fn a_cancel_reaches_the_editors_own_turn_and_no_other() {
 #[test]
 fn a_turn_that_is_not_done_is_never_called_done() {
     let lab = lab();
-    let mut editor = Editor::start(&lab, &[]);
+    let mut editor = AcpEditor::start(&lab, &[]);
     let session = editor.new_session(lab.dir());
     for (prompt, stop) in [("stop:refusal", "refusal"), ("stop:max_tokens", "max_tokens")] {
         let prompt = editor.prompt(&session, prompt);
@@ -173,8 +173,8 @@ fn a_turn_that_is_not_done_is_never_called_done() {
     let prompt = editor.prompt(&session, "say:half\ndie:KILL");
     let died = editor.rpc.answer(prompt);
     let said = died["error"]["message"].as_str().unwrap_or_default();
-    assert!(said.contains("interrupted") && said.contains("signal 9"), "nobody cancelled it: {died}");
-    // The keeper dies with the turn: nobody knows how far it came.
+    assert!(said.contains("interrupted") && said.contains("signal 9"), "the turn was not cancelled: {died}");
+    // The keeper dies with the turn, so how far the turn got is not known.
     let (_, wait) = gate(&lab, "never");
     let prompt = editor.prompt(&session, &format!("say:begun again\n{wait}"));
     editor.hears("agent_message_chunk", "begun again");
@@ -188,12 +188,12 @@ fn a_turn_that_is_not_done_is_never_called_done() {
 }
 
 #[test]
-fn what_was_changed_while_it_waited_is_shown_as_it_was_given_to_the_agent() {
+fn a_prompt_that_was_edited_in_the_queue_is_shown_as_the_agent_got_it() {
     let lab = lab();
     let session = lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
     let (go, wait) = gate(&lab, "go");
     lab.ok(["send", "s", &format!("say:begun\n{wait}")]);
-    let mut editor = Editor::start(&lab, &[]);
+    let mut editor = AcpEditor::start(&lab, &[]);
     editor.load("s");
     lab.ok(["send", "s", "as it was"]);
     lab.ok(["queue", "s", "edit", &format!("{session}.2"), "as it is"]);

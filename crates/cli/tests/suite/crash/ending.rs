@@ -1,7 +1,7 @@
 //! Ends: E7, F10, signals to the keeper, and stops that come early.
 
-use berth_harness::{Seed, signal, wait_gone, wait_until};
-use berth_host::identity::Verdict;
+use berth_harness::{SeededRng, signal, wait_gone, wait_until};
+use berth_host::identity::ProcessLiveness;
 use rustix::process::Signal;
 
 use crate::crash::{endings, lab, written_down};
@@ -31,7 +31,7 @@ fn e7_an_agent_that_ignores_term_is_killed_after_the_grace_and_proven_gone() {
     assert!(took >= std::time::Duration::from_millis(300), "it was given its grace");
     assert!(took < std::time::Duration::from_secs(15), "and no more than that: {took:?}");
     for process in &tree {
-        assert!(matches!(process.check(), Verdict::Gone), "{process:?}");
+        assert!(matches!(process.check(), ProcessLiveness::Gone), "{process:?}");
     }
     assert_eq!(lab.events(&id, "kill_ordered").len(), 1);
     assert_eq!(endings(&lab, &id), [(1, r#"{"exited":{"signal":9}}"#.to_owned())]);
@@ -60,7 +60,7 @@ fn e7_an_agent_that_obeys_is_not_killed_and_a_stopped_one_is_woken_to_obey() {
 #[test]
 fn f10_an_agent_that_ends_at_the_very_moment_it_is_killed_ends_once() {
     let lab = lab();
-    let mut seed = Seed::announce("f10");
+    let mut seed = SeededRng::announce("f10");
     for round in 0..25 {
         let grace_ms = 20 + seed.below(15);
         let sleep = format!("sleep:{}", 15 + seed.below(25));
@@ -91,7 +91,7 @@ fn f10_an_agent_that_ends_at_the_very_moment_it_is_killed_ends_once() {
 #[test]
 fn f10_stop_sigterm_a_natural_end_and_kill_9_of_the_agent_at_once_end_a_run_once() {
     let lab = lab();
-    let mut seed = Seed::announce("f10 all");
+    let mut seed = SeededRng::announce("f10 all");
     for round in 0..20 {
         let sleep = format!("sleep:{}", seed.below(15));
         let id = lab.start(&["say:ready", &sleep, "exit:4"]);
@@ -99,7 +99,7 @@ fn f10_stop_sigterm_a_natural_end_and_kill_9_of_the_agent_at_once_end_a_run_once
             (Some(keeper), Some(agent)) => (keeper as u32, agent as u32),
             _ => continue,
         };
-        let identities = [keeper, agent].map(berth_host::identity::Identity::of);
+        let identities = [keeper, agent].map(berth_host::identity::ProcessIdentity::of);
         let stops: Vec<_> = (0..2)
             .map(|_| {
                 let mut stop = lab.command(["stop", "--grace", "5ms", &id]);
@@ -159,7 +159,7 @@ fn hup_int_quit_pipe_and_the_stop_keys_mean_nothing_to_a_keeper() {
     for fact in ["state", "pid", "keeper_pid", "epoch"] {
         assert_eq!(after[fact], before[fact]);
     }
-    // The agent was given none of that: its signals are as a shell would give them.
+    // The agent inherits none of that: its signals are as a shell would set them.
     let id = lab.start(&["report", "hang"]);
     lab.wait_output(&id, "signals_ignored");
     let output = lab.output(&id);
@@ -172,7 +172,7 @@ fn hup_int_quit_pipe_and_the_stop_keys_mean_nothing_to_a_keeper() {
 #[test]
 fn a_stop_that_comes_while_the_session_starts_ends_it_or_comes_too_early() {
     let lab = lab();
-    let mut seed = Seed::announce("early stop");
+    let mut seed = SeededRng::announce("early stop");
     let agent = lab.agent();
     for round in 0..25 {
         let name = format!("early-{round}");
@@ -186,7 +186,7 @@ fn a_stop_that_comes_while_the_session_starts_ends_it_or_comes_too_early() {
         let started = berth_harness::wait_child(run);
         assert_eq!(started, 0, "round {round}");
         match stop.code {
-            // Not there yet: then it runs.
+            // The stop came before the session existed: then the session runs.
             3 => assert_eq!(lab.show(&name)["state"], "running", "round {round}"),
             0 => assert_eq!(lab.show(&name)["state"], "stopped", "round {round}: {:#?}", lab.log(&name)),
             _ => panic!("round {round}: {stop:?}"),

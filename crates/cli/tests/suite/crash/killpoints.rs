@@ -1,11 +1,11 @@
 //! The keeper dies at a chosen place while it starts, and clients die at any.
 
-use berth_harness::{Lab, Said, Seed, said, wait_until};
+use berth_harness::{CommandOutput, SeededRng, TestEnvironment, said, wait_until};
 use serde_json::Value;
 
 use crate::crash::{endings, lab};
 
-fn run_dying_at(lab: &Lab, point: &str, options: &[&str]) -> Said {
+fn run_dying_at(lab: &TestEnvironment, point: &str, options: &[&str]) -> CommandOutput {
     let agent = lab.agent();
     let mut args = vec!["run", "-d"];
     args.extend(options);
@@ -14,7 +14,7 @@ fn run_dying_at(lab: &Lab, point: &str, options: &[&str]) -> Said {
 }
 
 /// Every session there is, none of them half made: each can be shown, explained, logged and listed.
-fn sessions(lab: &Lab) -> Vec<Value> {
+fn sessions(lab: &TestEnvironment) -> Vec<Value> {
     let listed = lab.json(["ls", "--all", "--json"]);
     let listed = listed.as_array().expect("an array").clone();
     for session in &listed {
@@ -91,7 +91,7 @@ fn f2_a_keeper_that_dies_while_resuming_leaves_a_session_that_can_be_resumed() {
 
 #[test]
 fn f1_killing_the_client_in_any_phase_of_run_leaves_a_whole_session_or_none() {
-    let mut seed = Seed::announce("client");
+    let mut seed = SeededRng::announce("client");
     for round in 0..20_u32 {
         let lab = lab();
         let agent = lab.agent();
@@ -112,7 +112,7 @@ fn f1_killing_the_client_in_any_phase_of_run_leaves_a_whole_session_or_none() {
         for session in &left {
             assert_eq!(session["state"], "running", "{session}");
         }
-        // The same request again is the same session, or makes it now.
+        // Repeating the request finds the session, or creates it now.
         let id = lab.ok(args);
         for session in &left {
             assert_eq!(session["id"], id.as_str());

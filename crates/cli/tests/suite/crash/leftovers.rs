@@ -1,10 +1,10 @@
-//! What a dead keeper's run leaves behind is found by evidence and ended; bystanders are not.
+//! Processes that a dead keeper's run leaves behind are found by evidence and ended; bystanders are not.
 //!
-//! Not here: a process that closed every descriptor *and* cleared its environment. Only a control group
-//! proves that it is ours (see `ownership/escapes.rs`, E3).
+//! Not here: a process that closed every descriptor *and* cleared its environment. Only a control group proves that
+//! such a process is ours (see `ownership/escapes.rs`, E3).
 
 use berth_harness::{signal, wait_gone};
-use berth_host::identity::{Identity, Verdict};
+use berth_host::identity::{ProcessIdentity, ProcessLiveness};
 use rustix::process::Signal;
 
 use crate::crash::{endings, lab, written_down};
@@ -47,7 +47,10 @@ fn whatever_outlives_a_killed_keeper_is_ended_by_the_next_command() {
             assert!(tree.len() >= 2, "{what}: {tree:?}");
             lab.kill_keeper(&id);
             for process in &tree {
-                assert!(matches!(process.check(), Verdict::Alive(_)), "{what}: {process:?} should be deaf");
+                assert!(
+                    matches!(process.check(), ProcessLiveness::Alive(_)),
+                    "{what}: {process:?} should be deaf"
+                );
             }
             match next {
                 "ls" => drop(lab.json(["ls", "--json"])),
@@ -55,7 +58,10 @@ fn whatever_outlives_a_killed_keeper_is_ended_by_the_next_command() {
                 verb => drop(lab.berth([verb, &id])),
             }
             for process in &tree {
-                assert!(matches!(process.check(), Verdict::Gone), "{what} outlived `{next}`: {process:?}");
+                assert!(
+                    matches!(process.check(), ProcessLiveness::Gone),
+                    "{what} outlived `{next}`: {process:?}"
+                );
             }
             assert_eq!(endings(&lab, &id)[0], (1, "\"lost\"".to_owned()), "{what}");
             if next == "resume" {
@@ -79,7 +85,10 @@ fn a_living_keeper_ends_all_of_that_as_well() {
         let tree = written_down(&pids, 2);
         lab.ok(["stop", "--grace", "50ms", &id]);
         for process in &tree {
-            assert!(matches!(process.check(), Verdict::Gone), "{what} outlived its session: {process:?}");
+            assert!(
+                matches!(process.check(), ProcessLiveness::Gone),
+                "{what} outlived its session: {process:?}"
+            );
         }
     }
 }
@@ -91,10 +100,10 @@ fn the_lab_sees_a_process_that_cleared_its_environment() {
     let script = script(&format!("pidfile:{}", pids.display()), WAYS[3].1);
     let id = lab.start(&script.iter().map(String::as_str).collect::<Vec<_>>());
     lab.wait_output(&id, "settled");
-    let without_environment = |process: &Identity| {
+    let without_environment = |process: &ProcessIdentity| {
         std::fs::read(format!("/proc/{}/environ", process.pid))
             .is_ok_and(|environment| environment.is_empty())
-            && matches!(process.check(), Verdict::Alive(_))
+            && matches!(process.check(), ProcessLiveness::Alive(_))
     };
     let bare: Vec<_> = written_down(&pids, 3).into_iter().filter(without_environment).collect();
     let seen = lab.processes();
@@ -103,7 +112,7 @@ fn the_lab_sees_a_process_that_cleared_its_environment() {
 }
 
 #[test]
-fn a_stopped_leftover_is_ended_too() {
+fn a_leftover_process_that_is_stopped_is_ended() {
     let lab = lab();
     let id = lab.start(&["ignore:HUP", "say:ready", "hang"]);
     lab.wait_output(&id, "ready");
@@ -111,7 +120,7 @@ fn a_stopped_leftover_is_ended_too() {
     signal(&agent, Signal::STOP);
     lab.kill_keeper(&id);
     assert_eq!(lab.show(&id)["state"], "lost");
-    assert!(matches!(agent.check(), Verdict::Gone));
+    assert!(matches!(agent.check(), ProcessLiveness::Gone));
 }
 
 #[test]
@@ -120,22 +129,22 @@ fn a_bystander_with_the_same_command_line_is_left_alone() {
     let file = lab.dir().join("ready");
     let touch = format!("touch:{}", file.display());
     let script = ["ignore:HUP,TERM", &touch, "hang"];
-    // The same program with the same arguments, and even with a mark that is almost ours.
+    // Runs the same program with the same arguments, and even with a mark that is almost ours.
     let mut bystander = std::process::Command::new(lab.agent())
         .args(script)
         .env("BERTH_RUN", "another:1")
         .spawn()
         .expect("the agent starts");
-    let innocent = Identity::of(bystander.id()).expect("it runs");
+    let innocent = ProcessIdentity::of(bystander.id()).expect("it runs");
     let id = lab.start(&script);
     berth_harness::wait_until("the agent to be deaf", || file.exists());
     let agent = lab.process(&id, "pid");
     lab.kill_keeper(&id);
     assert_eq!(lab.show(&id)["state"], "lost");
-    assert!(matches!(agent.check(), Verdict::Gone));
+    assert!(matches!(agent.check(), ProcessLiveness::Gone));
     lab.ok(["resume", "-d", &id]);
     lab.ok(["stop", "--grace", "0s", &id]);
-    assert!(matches!(innocent.check(), Verdict::Alive(_)), "an innocent process was ended");
+    assert!(matches!(innocent.check(), ProcessLiveness::Alive(_)), "an innocent process was ended");
     bystander.kill().expect("our own child");
     bystander.wait().expect("our own child");
 }

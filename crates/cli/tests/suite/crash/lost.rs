@@ -1,7 +1,7 @@
 //! A lost run: B2, B4, G1, H5, and neighbours that must not notice.
 
-use berth_harness::{Seed, signal, wait_gone, wait_until};
-use berth_host::identity::{Identity, Verdict};
+use berth_harness::{SeededRng, signal, wait_gone, wait_until};
+use berth_host::identity::{ProcessIdentity, ProcessLiveness};
 use rustix::process::Signal;
 
 use crate::crash::{endings, lab, written_down};
@@ -39,10 +39,10 @@ fn f1_the_session_that_was_cut_off_here_is_offered_first() {
     assert_eq!(none.code, 3, "{none:?}");
     assert!(
         none.err.contains("`berth resume done` runs it again"),
-        "what is done is not done twice: {none:?}"
+        "a finished run is not repeated: {none:?}"
     );
     assert_eq!(lab.show("done")["epoch"], 1);
-    // What failed by itself is not done.
+    // A session that failed by itself is not lost.
     assert_eq!(lab.berth(["run", "-q", "--name", "failed", "--", "false"]).code, 1);
     assert_eq!(resume(&here), "failed");
 }
@@ -54,7 +54,7 @@ fn b2_a_session_whose_keeper_was_killed_is_resumed_at_once_without_cleaning_up()
     for epoch in 2..6 {
         let keeper = lab.process(&id, "keeper_pid");
         signal(&keeper, Signal::KILL);
-        // Not even a look in between: the dead keeper's socket and lease are still lying there.
+        // No command looks in between: the dead keeper's socket and lease are still lying there.
         wait_gone(&keeper);
         let resumed = lab.json(["resume", "-d", "--json", "again"]);
         assert_eq!(resumed["epoch"], epoch);
@@ -67,7 +67,7 @@ fn b2_a_session_whose_keeper_was_killed_is_resumed_at_once_without_cleaning_up()
 }
 
 #[test]
-fn b2_of_many_who_resume_a_lost_session_at_once_one_starts_it() {
+fn b2_of_many_concurrent_resumes_of_a_lost_session_one_starts_it() {
     let lab = lab();
     let id = lab.start(&["say:ready", "hang"]);
     for epoch in 2..5 {
@@ -101,7 +101,7 @@ fn b4_a_child_that_inherited_everything_does_not_hold_the_lease_of_a_dead_keeper
     let children = written_down(&pids, 1);
     assert_eq!(children.len(), 1);
     lab.kill_keeper(&id);
-    assert!(matches!(children[0].check(), Verdict::Alive(_)), "the child is deaf to HUP and lives");
+    assert!(matches!(children[0].check(), ProcessLiveness::Alive(_)), "the child is deaf to HUP and lives");
     // Looking changes nothing: the lease is free although the child is there.
     let why = lab.json(["why", "--json", &id]);
     let facts = why["evidence"].to_string();
@@ -110,10 +110,10 @@ fn b4_a_child_that_inherited_everything_does_not_hold_the_lease_of_a_dead_keeper
         facts.contains("free: there is no keeper") && facts.contains("held: something of the run is there"),
         "{facts}"
     );
-    assert!(matches!(children[0].check(), Verdict::Alive(_)));
+    assert!(matches!(children[0].check(), ProcessLiveness::Alive(_)));
     let resumed = lab.json(["resume", "-d", "--json", &id]);
     assert_eq!((&resumed["epoch"], &resumed["state"]), (&2.into(), &"running".into()));
-    assert!(matches!(children[0].check(), Verdict::Gone), "the next run began beside the last one");
+    assert!(matches!(children[0].check(), ProcessLiveness::Gone), "the next run began beside the last one");
 }
 
 #[test]
@@ -144,7 +144,9 @@ fn g1_waiting_watching_and_new_work_notice_a_killed_keeper_by_themselves() {
     assert_eq!(lab.show(&deaf)["state"], "lost");
 
     let said: Vec<_> = {
-        if let Ok(keeper) = Identity::of(lab.show(&id)["keeper_pid"].as_u64().map_or(0, |pid| pid as u32)) {
+        if let Ok(keeper) =
+            ProcessIdentity::of(lab.show(&id)["keeper_pid"].as_u64().map_or(0, |pid| pid as u32))
+        {
             signal(&keeper, Signal::KILL);
         }
         waiters
@@ -205,7 +207,7 @@ fn h5_the_agents_last_word_counts_as_activity_before_and_after_a_crash() {
 #[test]
 fn twenty_sessions_do_not_notice_when_the_keepers_of_others_are_killed() {
     let lab = lab();
-    let mut seed = Seed::announce("twenty");
+    let mut seed = SeededRng::announce("twenty");
     let starters: Vec<_> = (0..20)
         .map(|_| {
             let mut command = lab.command(["run", "-d", "--", &lab.agent(), "raw", "say:ready", "echo"]);
@@ -244,7 +246,7 @@ fn twenty_sessions_do_not_notice_when_the_keepers_of_others_are_killed() {
     let running: Vec<_> =
         listed.as_array().into_iter().flatten().filter(|it| it["state"] == "running").collect();
     assert_eq!(running.len(), alive.len());
-    // Keepers and agents of those alive, and nobody else.
+    // The keepers and agents of the living sessions, and no other process.
     assert_eq!(lab.processes().len(), 2 * alive.len());
     let mut stop = vec!["stop"];
     stop.extend(ids.iter().map(String::as_str));

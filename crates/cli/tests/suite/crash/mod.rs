@@ -9,10 +9,10 @@ mod lost;
 mod random;
 mod stuck;
 
-use berth_harness::Lab;
+use berth_harness::TestEnvironment;
 
 use crate::common::{endings, written_down};
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }

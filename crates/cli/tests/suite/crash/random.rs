@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use berth_harness::{Lab, Seed, signal, wait_gone, wait_until};
-use berth_host::identity::Identity;
+use berth_harness::{SeededRng, TestEnvironment, signal, wait_gone, wait_until};
+use berth_host::identity::ProcessIdentity;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -18,21 +18,21 @@ fn runs() -> u64 {
 }
 
 #[test]
-fn f2_a_keeper_killed_at_any_instant_loses_nothing_and_leaves_nobody() {
-    let mut seed = Seed::announce("f2");
+fn f2_a_keeper_killed_at_any_instant_loses_nothing_and_leaves_no_process() {
+    let mut seed = SeededRng::announce("f2");
     for run in 1..=runs() {
         let lab = lab();
         crash(&lab, &mut seed, run);
     }
 }
 
-fn crash(lab: &Lab, seed: &mut Seed, run: u64) {
+fn crash(lab: &TestEnvironment, seed: &mut SeededRng, run: u64) {
     let transcript = lab.dir().join("transcript");
     let (records, exit) = (format!("records:{}", transcript.display()), "exit:0");
     // Some end by themselves around the time they are killed.
     let ends = seed.below(4) == 0;
     let flood = if ends { "flood:300K" } else { "flood:1G" };
-    // Raw, so that what is typed is not echoed into the numbers.
+    // Raw, so that typed keys are not echoed into the numbers.
     let script = ["raw", "child", "[", &records, "]", flood, exit];
     let agent = lab.agent();
     let mut args = vec!["run", "-d", "--json", "--", &agent];
@@ -41,7 +41,7 @@ fn crash(lab: &Lab, seed: &mut Seed, run: u64) {
     let id = started["id"].as_str().expect("an id").to_owned();
     let keeper = started["keeper_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a keeper");
     // A short run may be over already; then its keeper is gone, which is an instant like any other.
-    let keeper = Identity::of(keeper).ok();
+    let keeper = ProcessIdentity::of(keeper).ok();
     let mut watcher = (seed.below(3) > 0).then(|| lab.terminal(["attach", "--observe", &id]));
     seed.dawdle(60_000);
     let typing =
@@ -54,7 +54,7 @@ fn crash(lab: &Lab, seed: &mut Seed, run: u64) {
     if let Some(mut typing) = typing {
         typing.wait().expect("our own child");
     }
-    // Whoever watched is told, and saw nothing that is not on disk.
+    // The watching client is told of the end, and saw nothing that is not on disk.
     let seen = watcher.as_mut().map(|watcher| {
         watcher.wait_exit();
         numbers(&watcher.raw)
@@ -77,7 +77,7 @@ fn crash(lab: &Lab, seed: &mut Seed, run: u64) {
         assert_eq!(*number, at as u64 + 1, "run {run}: the output jumps");
     }
     if let Some(most) = seen.and_then(|seen| seen.last().copied()) {
-        assert!(told.len() as u64 >= most, "run {run}: somebody saw line {most}, {} are kept", told.len());
+        assert!(told.len() as u64 >= most, "run {run}: a client saw line {most}, {} are kept", told.len());
     }
 
     // B2: the next one needs no cleaning up by hand, and is the only one.
@@ -91,8 +91,8 @@ fn crash(lab: &Lab, seed: &mut Seed, run: u64) {
     assert_eq!(seqs, (1..=seqs.len() as u64).map(Some).collect::<Vec<_>>(), "run {run}");
 }
 
-/// Each process wrote 1, 2, 3, … and never again once another one had begun: one writer at a time.
-/// Returns who wrote. The last line of a process may be torn: it was killed in the middle of it.
+/// Each process wrote 1, 2, 3, … and never again once another one had begun: one writer at a time. Returns the writers.
+/// The last line of a process may be torn: it was killed in the middle of it.
 fn check_transcript(path: &Path, run: u64) -> BTreeSet<u64> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let mut writers = BTreeSet::new();

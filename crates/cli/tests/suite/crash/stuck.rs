@@ -1,9 +1,9 @@
-//! E11: a loop that stands still is replaced in place, and nobody but the log notices.
+//! E11: a keeper loop that stands still is replaced in place, and only the log shows it.
 
-use berth_api::Connection;
-use berth_api::client::Arrival;
-use berth_api::message::{Answer, Request};
-use berth_harness::{Lab, Terminal, signal, wait_until};
+use berth_api::KeeperConnection;
+use berth_api::client::KeeperMessage;
+use berth_api::message::{KeeperAnswer, KeeperRequest};
+use berth_harness::{TestEnvironment, TestTerminal, signal, wait_until};
 use rustix::process::Signal;
 
 use crate::crash::{endings, lab};
@@ -11,8 +11,8 @@ use crate::crash::{endings, lab};
 /// Long enough that a slow disk is not taken for a loop that stands still.
 const STUCK_MS: &str = "2000";
 
-/// A session whose keeper stands still when somebody types with `berth input`, once per image.
-fn start_stalling(lab: &Lab, script: &[&str]) -> String {
+/// A session whose keeper stands still when `berth input` types into it, once per image.
+fn start_stalling(lab: &TestEnvironment, script: &[&str]) -> String {
     let agent = lab.agent();
     let mut args = vec!["run", "-d", "--", &agent];
     args.extend(script);
@@ -23,15 +23,15 @@ fn start_stalling(lab: &Lab, script: &[&str]) -> String {
     said.out.trim().to_owned()
 }
 
-fn stall(lab: &Lab, id: &str) {
+fn stall(lab: &TestEnvironment, id: &str) {
     let restarts = lab.events(id, "keeper_restarted").len();
-    // The caller is told that it does not know, not that all is well.
+    // The caller is told that the outcome is not known, not that all is well.
     let said = lab.berth(["input", id, "LOST"]);
     assert_eq!(said.code, 5, "{said:?}");
     wait_until("the replacement", || lab.events(id, "keeper_restarted").len() == restarts + 1);
 }
 
-fn watching(lab: &Lab, id: &str) -> Terminal {
+fn watching(lab: &TestEnvironment, id: &str) -> TestTerminal {
     let mut terminal = lab.terminal(["attach", "--observe", id]);
     terminal.wait_for("ready");
     terminal
@@ -44,20 +44,20 @@ fn e11_a_keeper_that_stands_still_is_replaced_in_place_and_the_agent_goes_on() {
     let wait = format!("wait-file:{}", go.display());
     let id =
         start_stalling(&lab, &[r"say:\e[?2004hready\r\n", &wait, "flood:1M", "raw", "say:done\r\n", "echo"]);
-    let pids = |lab: &Lab| (lab.number(&id, "pid"), lab.number(&id, "keeper_pid"));
+    let pids = |lab: &TestEnvironment| (lab.number(&id, "pid"), lab.number(&id, "keeper_pid"));
     let before = pids(&lab);
     let agent = lab.process(&id, "pid");
     let mut observer = watching(&lab, &id);
     stall(&lab, &id);
     assert_eq!(pids(&lab), before);
     assert_eq!(lab.process(&id, "pid"), agent);
-    // Whoever was attached is back without doing anything.
+    // The attached observer reconnects by itself.
     wait_until("the observer to be back", || lab.show(&id)["clients"] == 1);
     std::fs::write(&go, "").expect("a file");
     observer.wait_for("done");
     let screen = lab.ok(["screen", &id]);
     let drawn = observer.text();
-    // Its last row says that it only watches.
+    // The observer's last row says that it only watches.
     let (drawn, _) = drawn.rsplit_once('\n').expect("several rows");
     assert!(screen.ends_with(drawn.trim_end()), "{drawn}\n{screen}");
     let mut writer = lab.terminal(["attach", &id]);
@@ -66,7 +66,7 @@ fn e11_a_keeper_that_stands_still_is_replaced_in_place_and_the_agent_goes_on() {
     observer.wait_for("<typed>");
     assert!(
         lab.output(&id).ends_with(b"done\r\n<typed>"),
-        "what the stuck keeper had not taken was not typed"
+        "input that the stuck keeper had not taken was not typed"
     );
     assert!(lab.events(&id, "typed").is_empty());
     lab.ok(["stop", &id]);
@@ -75,21 +75,21 @@ fn e11_a_keeper_that_stands_still_is_replaced_in_place_and_the_agent_goes_on() {
 }
 
 #[test]
-fn who_comes_after_many_who_gave_up_on_a_keeper_that_stood_still_is_served() {
+fn a_keeper_that_stood_still_serves_the_next_client_after_many_have_given_up() {
     let lab = lab();
     let id = lab.start(&["hang"]);
     let keeper = lab.process(&id, "keeper_pid");
     signal(&keeper, Signal::STOP);
-    let open = || Connection::open(&lab.session_dir(&id), "a test".into()).expect("room in the queue");
+    let open = || KeeperConnection::open(&lab.session_dir(&id), "a test".into()).expect("room in the queue");
     // More than a keeper serves at once, and each has asked something.
     for _ in 0..110 {
-        open().send(Request::Status).expect("room in the socket");
+        open().send(KeeperRequest::Status).expect("room in the socket");
     }
     let mut last = open();
-    last.send(Request::Status).expect("room in the socket");
+    last.send(KeeperRequest::Status).expect("room in the socket");
     signal(&keeper, Signal::CONT);
     let heard = last.next().expect("an answer");
-    assert!(matches!(heard, Some(Arrival::Answer(Answer::Done { .. }))), "{heard:?}");
+    assert!(matches!(heard, Some(KeeperMessage::Answer(KeeperAnswer::Done { .. }))), "{heard:?}");
 }
 
 #[test]
@@ -129,10 +129,10 @@ fn e11_a_sigterm_to_a_keeper_that_stands_still_ends_the_session_in_order_once_it
     assert_eq!(lab.show(&id)["stopped_by"]["place"], "SIGTERM to the keeper");
 }
 
-/// Whether the keeper answers within a moment.
-fn answers(lab: &Lab, id: &str) -> bool {
+/// True if the keeper answers within a moment.
+fn answers(lab: &TestEnvironment, id: &str) -> bool {
     let dir = lab.session_dir(id);
-    let Ok(mut keeper) = berth_api::Connection::open(&dir, String::new()) else { return false };
-    let _ = keeper.set_patience(Some(std::time::Duration::from_millis(50)));
-    keeper.ask(berth_api::message::Request::Status).is_ok()
+    let Ok(mut keeper) = berth_api::KeeperConnection::open(&dir, String::new()) else { return false };
+    let _ = keeper.set_timeout(Some(std::time::Duration::from_millis(50)));
+    keeper.ask(berth_api::message::KeeperRequest::Status).is_ok()
 }

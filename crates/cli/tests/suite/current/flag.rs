@@ -1,14 +1,14 @@
 //! `--session`, for every command that has it: found in the program's own help, so that none is forgotten.
 
-use berth_harness::{Lab, Said, said, wait_until};
+use berth_harness::{CommandOutput, TestEnvironment, said, wait_until};
 
 use crate::current::{agent, lab};
 
-/// A person at a terminal, or the name as an argument: these refuse all others.
+/// These refuse all but a user at a terminal, or the name as an argument.
 const NEED_MORE: [&str; 3] = ["attach", "use", "purge"];
 
 /// The verbs whose help has --session.
-fn verbs(lab: &Lab) -> Vec<String> {
+fn verbs(lab: &TestEnvironment) -> Vec<String> {
     let help = lab.ok(["help", "--all"]);
     let listed = help.lines().skip_while(|line| !line.ends_with(':')).take_while(|line| *line != "Options:");
     let verb = |line: &str| {
@@ -21,8 +21,8 @@ fn verbs(lab: &Lab) -> Vec<String> {
     verbs
 }
 
-/// What a verb needs behind `--session S`, by its own usage; and what keeps it from staying.
-fn words(lab: &Lab, verb: &str) -> Vec<String> {
+/// Arguments that a verb needs after `--session S`, taken from its usage line, and options that keep it from waiting.
+fn words(lab: &TestEnvironment, verb: &str) -> Vec<String> {
     let help = lab.ok([verb, "--help"]);
     let usage = help.lines().find(|line| line.starts_with("Usage: ")).expect("a usage");
     // A pattern may also be given with -e, and is needed all the same.
@@ -44,7 +44,7 @@ fn words(lab: &Lab, verb: &str) -> Vec<String> {
 }
 
 /// Runs every verb with --session about one of two sessions, while BERTH_SESSION names the other one.
-fn walk(lab: &Lab, named: &str, bystander: &str) {
+fn walk(lab: &TestEnvironment, named: &str, bystander: &str) {
     let touched = |id: &str| lab.ok(["log", id, "--json"]);
     let before = touched(bystander);
     for verb in verbs(lab) {
@@ -53,12 +53,12 @@ fn walk(lab: &Lab, named: &str, bystander: &str) {
         if verb == "resume" {
             command.arg("--detach");
         }
-        let told: Said = said(command.output().expect("berth can be started"));
+        let told: CommandOutput = said(command.output().expect("berth can be started"));
         for word in [bystander, "bystander"] {
             assert!(!told.out.contains(word) && !told.err.contains(word), "{verb}: {told:?}");
         }
         assert_eq!(touched(bystander), before, "{verb} did something to another session: {told:?}");
-        // A command line that makes no sense would show nothing.
+        // An invalid command line would show nothing.
         assert!(told.code != 2 || NEED_MORE.contains(&verb.as_str()), "{verb}: {told:?}");
         assert!(told.code == 0 || !told.err.is_empty(), "{verb}: a refusal without a word: {told:?}");
     }
@@ -77,7 +77,7 @@ fn a_session_that_the_flag_names_is_the_one_that_every_command_is_about_or_it_re
 }
 
 #[test]
-fn the_same_holds_for_sessions_whose_agents_take_turns() {
+fn the_session_flag_names_the_session_for_agents_that_take_turns() {
     let lab = lab();
     let store = lab.dir().display().to_string();
     agent(&lab, "fake", &["--store", &store]);

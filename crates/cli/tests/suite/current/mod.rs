@@ -12,14 +12,14 @@ mod terminals;
 
 use std::path::PathBuf;
 
-use berth_harness::{Lab, Said, Terminal};
+use berth_harness::{CommandOutput, TestEnvironment, TestTerminal};
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// Puts the fake agent that takes turns into the config file, with more flags.
-fn agent(lab: &Lab, name: &str, flags: &[&str]) {
+fn agent(lab: &TestEnvironment, name: &str, flags: &[&str]) {
     let program = lab.agent();
     let command: Vec<&str> = [program.as_str(), "acp"].into_iter().chain(flags.iter().copied()).collect();
     let known = std::fs::read_to_string(lab.config()).unwrap_or_default();
@@ -28,21 +28,21 @@ fn agent(lab: &Lab, name: &str, flags: &[&str]) {
 }
 
 /// The records of current sessions.
-fn records(lab: &Lab) -> Vec<PathBuf> {
+fn records(lab: &TestEnvironment) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(lab.home().join("terminals")).into_iter().flatten();
     entries.map(|entry| entry.expect("an entry").path()).collect()
 }
 
 /// A shell at a terminal of its own.
-struct Shell {
-    terminal: Terminal,
+struct TerminalShell {
+    terminal: TestTerminal,
     dir: PathBuf,
     count: u32,
 }
 
-impl Shell {
-    fn new(lab: &Lab) -> Self {
-        // Nothing is echoed, so that what the screen shows was said.
+impl TerminalShell {
+    fn new(lab: &TestEnvironment) -> Self {
+        // Keys are not echoed, so that all text on the screen is output.
         let script = format!(
             r#"stty -echo; berth() {{ {} "$@"; }}; echo ready; while IFS= read -r line; do eval "$line"; done"#,
             env!("CARGO_BIN_EXE_berth")
@@ -55,16 +55,16 @@ impl Shell {
     }
 
     /// Runs a line of shell with its output in files. Standard input is the terminal.
-    fn run(&mut self, line: &str) -> Said {
+    fn run(&mut self, line: &str) -> CommandOutput {
         let (out, err) = (self.dir.join("out"), self.dir.join("err"));
         let line = format!("{{ {line}\n}} >{} 2>{}", out.display(), err.display());
         // The loop reads a line at a time.
         let code = self.seen(&line.replace('\n', ";"));
         let read = |path| std::fs::read_to_string(path).expect("the shell wrote it");
-        Said { code, out: read(out), err: read(err) }
+        CommandOutput { code, out: read(out), err: read(err) }
     }
 
-    /// The same, which must succeed; its standard output without the last line end.
+    /// Like [`Self::run`] for a line that must succeed; returns its standard output without the last line end.
     fn ok(&mut self, line: &str) -> String {
         let said = self.run(line);
         assert_eq!(said.code, 0, "{line}: {said:?}");
@@ -92,7 +92,7 @@ impl Shell {
         mark
     }
 
-    /// Waits for the end of what was begun.
+    /// Waits for the end of the line that was begun.
     fn finish(&mut self, mark: &str) -> i32 {
         let code = |text: &str| {
             let (_, rest) = text.rsplit_once(mark)?;

@@ -1,16 +1,16 @@
-//! `run --replace`: the new one first.
+//! `run --replace`: the new session first.
 
 use std::io::Read;
 use std::process::Stdio;
 
-use berth_api::frame::{self, Kind};
-use berth_api::message::Answer;
-use berth_api::{Code, Problem, Status};
-use berth_harness::{Lab, said, wait_until};
+use berth_api::frame::{self, FrameKind};
+use berth_api::message::KeeperAnswer;
+use berth_api::{Problem, ProblemCode, SessionStatus};
+use berth_harness::{TestEnvironment, said, wait_until};
 
-use crate::current::{Shell, agent, lab};
+use crate::current::{TerminalShell, agent, lab};
 
-fn count(lab: &Lab) -> usize {
+fn count(lab: &TestEnvironment) -> usize {
     lab.json(["ls", "--all", "--json"]).as_array().map_or(0, Vec::len)
 }
 
@@ -18,7 +18,7 @@ fn count(lab: &Lab) -> usize {
 fn a10_if_the_new_session_does_not_start_the_old_one_lives_and_is_still_current() {
     let lab = lab();
     agent(&lab, "broken", &["--do", "exit:3"]);
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     let old = shell.ok(&format!("berth run -d --name fix -- {} hang", lab.agent()));
     let pid = lab.number(&old, "pid");
     for new in [
@@ -46,7 +46,7 @@ fn an_old_session_that_was_over_and_came_back_meanwhile_is_not_ended_without_a_y
     let lab = lab();
     let old = lab.start_with(&["--name", "old"], &["hang"]);
     lab.ok(["stop", "--grace", "0s", "old"]);
-    // The new one waits for its name; nobody is asked about one that does not run.
+    // The new session waits for its name. There is no question about a session that does not run.
     let path = lab.home().join("names/new");
     std::fs::write(&path, "000000000000").expect("a stale pointer");
     let pointer = berth_host::lock::LockFile::open_or_create(&path).expect("a lock");
@@ -69,18 +69,18 @@ fn an_old_session_that_was_over_and_came_back_meanwhile_is_not_ended_without_a_y
 #[test]
 fn the_old_session_is_ended_when_the_new_one_runs_and_the_new_one_is_current() {
     let lab = lab();
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     let old = shell.ok(&format!("berth run -d --name fix -- {} hang", lab.agent()));
     let new = shell.ok(&format!("berth run -d --yes --replace fix -- {} hang", lab.agent()));
     assert_eq!(
         (lab.show(&old)["state"].as_str(), lab.show(&new)["state"].as_str()),
         (Some("stopped"), Some("running"))
     );
-    assert_eq!(lab.show(&old)["name"], "fix", "it keeps its name, and nobody asked for it");
+    assert_eq!(lab.show(&old)["name"], "fix", "it keeps its name, which was not asked for");
     assert_eq!(shell.current(""), new);
     let at = |id: &str, kind: &str| lab.events(id, kind)[0]["at"].as_str().expect("a time").to_owned();
     assert!(at(&new, "run_started") <= at(&old, "stop_requested"), "the new one was first");
-    // What is over already needs no yes: nothing is ended.
+    // A session that is already over needs no yes: nothing is ended.
     lab.ok(["run", "-d", "--replace", "fix", "--", &lab.agent(), "hang"]);
     assert_eq!(lab.events(&old, "stop_requested").len(), 1);
 }
@@ -114,7 +114,7 @@ fn without_a_yes_nothing_is_started_and_nothing_ended() {
     assert!(said.err.contains("`fix`") && said.err.contains("--yes"), "{said:?}");
     assert_eq!(lab.berth(["run", "-d", "--yes", "--replace", "no-such", "--", "true"]).code, 3);
     assert_eq!(lab.berth(["run", "-d", "--yes", "--replace", "@", "--", "true"]).code, 2);
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     let mark = shell.begin("berth run -d --replace fix -- true");
     shell.terminal.wait_for("[y/N]");
     shell.terminal.type_keys("n\n");
@@ -135,7 +135,7 @@ fn a_name_goes_over_to_the_new_session_and_the_old_one_keeps_a_part_of_it() {
         (lab.show(&kept)["id"].as_str(), lab.show(&old)["name"].as_str()),
         (Some(&*old), Some(&*kept))
     );
-    // Another name is just a name, and one that a third session has is refused before anything happens.
+    // Another name is just a name, and the name of a third session is refused before anything happens.
     let third = lab.ok(["run", "-d", "-y", "--replace", "fix", "--name", "third", "--", &program, "hang"]);
     let said = lab.berth(["run", "-d", "-y", "--replace", "third", "--name", "fix", "--", &program, "hang"]);
     assert_eq!(said.code, 1, "{said:?}");
@@ -154,21 +154,25 @@ fn an_old_session_that_cannot_be_ended_is_an_error_that_names_both() {
         .expect("a session")
         .claim()
         .expect("a lease")
-        .expect("nobody has it");
+        .expect("the lock is free");
     let listener = berth_host::socket::listen(&lab.session_dir(&old), "sock").expect("a socket");
     listener.set_nonblocking(false).expect("a socket");
     let id = old.clone();
-    // A keeper that says it runs, and will not stop.
+    // A keeper that says its session runs, and will not stop.
     std::thread::spawn(move || {
         while let Ok((mut caller, _)) = listener.accept() {
             let Ok(Some(call)) = frame::read(&mut caller) else { continue };
             let is_stop = call.payload.windows(6).any(|window| window == b"\"stop\"");
-            let problem = Problem::new(Code::Refused, "not today");
-            let status = Status { id: id.clone(), state: "running".into(), ..Status::default() };
-            let answer =
-                if is_stop { Answer::Problem { problem } } else { Answer::Done { status: Box::new(status) } };
+            let problem = Problem::new(ProblemCode::Refused, "not today");
+            let status =
+                SessionStatus { id: id.clone(), state: "running".into(), ..SessionStatus::default() };
+            let answer = if is_stop {
+                KeeperAnswer::Problem { problem }
+            } else {
+                KeeperAnswer::Done { status: Box::new(status) }
+            };
             let answer = serde_json::to_vec(&answer).expect("plain data");
-            let _ = frame::write(&mut caller, Kind::Answer, &[&answer]);
+            let _ = frame::write(&mut caller, FrameKind::Answer, &[&answer]);
             let _ = caller.read(&mut [0]);
         }
     });

@@ -1,10 +1,10 @@
-//! Which session is meant: argument, flag, variable, terminal.
+//! How the session that is meant is found: argument, flag, variable, terminal.
 
 use berth_harness::wait_gone;
 
-use crate::current::{Shell, agent, lab, records};
+use crate::current::{TerminalShell, agent, lab, records};
 
-fn sleeping(lab: &berth_harness::Lab, name: &str) -> String {
+fn sleeping(lab: &berth_harness::TestEnvironment, name: &str) -> String {
     lab.start_with(&["--name", name], &["hang"])
 }
 
@@ -13,7 +13,7 @@ fn the_session_is_the_arguments_then_the_flags_then_the_variables_then_the_termi
     let lab = lab();
     let [argument, flag, variable, terminal] =
         ["arg", "flag", "var", "term"].map(|name| sleeping(&lab, name));
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     shell.ok("berth use term");
     let mut meant = |line: &str| {
         let shown: serde_json::Value = serde_json::from_str(&shell.ok(line)).expect("JSON");
@@ -28,7 +28,7 @@ fn the_session_is_the_arguments_then_the_flags_then_the_variables_then_the_termi
     assert_eq!(meant("berth show --json"), terminal);
     assert_eq!(meant("berth show @ --json"), terminal);
     assert_eq!(meant("berth show --session @ --json"), terminal);
-    // The same for whoever has no terminal, as far as it goes.
+    // Without a terminal, the variable still names the session.
     let said = lab.command(["show", "--json"]).env("BERTH_SESSION", "var").output().expect("berth runs");
     assert!(String::from_utf8_lossy(&said.stdout).contains(&variable));
 }
@@ -38,7 +38,7 @@ fn every_command_that_is_about_one_session_means_the_current_one_when_it_names_n
     let lab = lab();
     let id = lab.start_with(&["--name", "fix"], &["say:hello", "hang"]);
     lab.wait_output(&id, "hello");
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     shell.ok("berth use fix");
     assert!(shell.ok("berth show").contains(&id));
     assert!(shell.ok("berth why").contains("fix is running"));
@@ -63,7 +63,7 @@ fn a_turn_of_the_current_session_is_an_at_sign_and_its_number() {
     let store = lab.dir().display().to_string();
     agent(&lab, "fake", &["--store", &store]);
     let id = lab.ok(["run", "-d", "--agent", "fake", "--name", "bot"]);
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     shell.ok("berth use bot");
     assert_eq!(shell.ok("berth send @ hello"), format!("{id}.1"));
     assert_eq!(shell.run("berth wait @.1 --timeout 60s").code, 0);
@@ -86,18 +86,18 @@ fn a_turn_of_the_current_session_is_an_at_sign_and_its_number() {
     shell.ok("berth wait --timeout 60s");
     let fork = shell.ok("berth fork");
     assert_ne!(fork, id);
-    assert_eq!(shell.ok("berth use"), "bot", "whoever copies a session goes on in it");
+    assert_eq!(shell.ok("berth use"), "bot", "a copied session becomes the current one");
 }
 
 #[test]
 fn words_behind_the_session_are_not_taken_for_it() {
     let lab = lab();
     let id = sleeping(&lab, "fix");
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     shell.ok("berth use fix");
     for (line, missing) in [
-        ("berth input hello", "what to type"),
-        ("berth send hello", "what to say"),
+        ("berth input hello", "the text to type"),
+        ("berth send hello", "the prompt"),
         ("berth rename hello", "the new name"),
         ("berth answer allow", "allow, deny or an option"),
     ] {
@@ -113,10 +113,10 @@ fn words_behind_the_session_are_not_taken_for_it() {
 }
 
 #[test]
-fn without_a_current_session_a_command_that_names_none_says_what_to_do() {
+fn without_a_current_session_a_command_that_names_none_is_refused_with_a_hint() {
     let lab = lab();
     sleeping(&lab, "only");
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     // There is only one session, and it is still not guessed.
     for (line, code) in [("berth show", 2), ("berth stop", 2), ("berth attach", 2), ("berth show @", 2)] {
         let said = shell.run(&format!("{line} 2>&1"));
@@ -138,13 +138,13 @@ fn a_pointer_to_a_session_that_is_gone_is_exit_3_and_never_another_session() {
     let lab = lab();
     let id = sleeping(&lab, "gone");
     sleeping(&lab, "other");
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     shell.ok("berth use gone");
     let keeper = lab.process("gone", "keeper_pid");
     lab.ok(["stop", "gone"]);
     // A keeper's last act follows its last answer.
     wait_gone(&keeper);
-    std::fs::remove_dir_all(lab.session_dir(&id)).expect("nobody keeps it");
+    std::fs::remove_dir_all(lab.session_dir(&id)).expect("the directory has no keeper");
     for line in ["berth show", "berth show @", "berth stop --yes", "berth use", "berth send @ hi"] {
         let said = shell.run(line);
         assert_eq!(said.code, 3, "{line}: {said:?}");
@@ -159,10 +159,10 @@ fn a_pointer_to_a_session_that_is_gone_is_exit_3_and_never_another_session() {
 }
 
 #[test]
-fn a_damaged_record_is_no_session_until_berth_use_writes_a_new_one() {
+fn a_damaged_record_names_no_session_until_berth_use_writes_a_new_one() {
     let lab = lab();
     sleeping(&lab, "fix");
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     shell.ok("berth use fix");
     let path = records(&lab).pop().expect("a record");
     let whole = std::fs::read(&path).expect("a record");
@@ -215,10 +215,10 @@ fn a_session_flag_that_would_mean_nothing_is_refused() {
 }
 
 #[test]
-fn berth_use_says_what_is_current_and_who_says_so() {
+fn berth_use_shows_the_current_session_and_where_it_comes_from() {
     let lab = lab();
     let id = sleeping(&lab, "fix");
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     assert_eq!(shell.ok("berth use --json | tr -d ' \\n'"), r#"{"session":null,"handle":null,"from":null}"#);
     shell.ok("berth use fix");
     assert_eq!(shell.ok("berth use"), "fix");

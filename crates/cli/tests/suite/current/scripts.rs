@@ -1,17 +1,17 @@
-//! Scripts: never asked, never guessed for, and no pointer of anybody's is touched.
+//! Scripts: never asked, never guessed for, and no pointer of a terminal is touched.
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 
-use berth_harness::{Lab, said, wait_until};
+use berth_harness::{TestEnvironment, said, wait_until};
 
-use crate::current::{Shell, lab, records};
+use crate::current::{TerminalShell, lab, records};
 
 #[test]
 fn a1_a_session_started_without_a_terminal_leaves_the_current_one_alone() {
     let lab = lab();
     let agent = lab.agent();
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     let current = shell.ok(&format!("berth run -d -- {agent} hang"));
     let pid = lab.number(&current, "pid");
     let record = std::fs::read(records(&lab).pop().expect("a record")).expect("a record");
@@ -42,7 +42,7 @@ fn a2_twenty_started_at_once_without_a_terminal_are_twenty_sessions_and_no_point
     assert_eq!(ids.len(), 20);
     for id in &ids {
         assert_eq!(lab.show(id)["state"], "running");
-        assert!(lab.events(id, "stop_requested").is_empty(), "nobody was stopped");
+        assert!(lab.events(id, "stop_requested").is_empty(), "no session was stopped");
     }
     assert!(!lab.home().join("terminals").exists(), "there is no pointer");
     lab.ok(["stop", "--all", "--yes", "--grace", "0s"]);
@@ -52,7 +52,7 @@ fn a2_twenty_started_at_once_without_a_terminal_are_twenty_sessions_and_no_point
 fn a8_two_state_directories_at_one_terminal_never_see_each_others_pointer() {
     let (one, two) = (lab(), lab());
     let agent = one.agent();
-    let mut shell = Shell::new(&one);
+    let mut shell = TerminalShell::new(&one);
     let other = format!("BERTH_HOME={}", two.home().display());
     let mut in_one = Vec::new();
     let mut in_two = Vec::new();
@@ -74,7 +74,7 @@ fn a8_two_state_directories_at_one_terminal_never_see_each_others_pointer() {
 }
 
 /// The commands there are, by the program's own word: `["queue", "drop"]` and so on.
-fn every_command(lab: &Lab, above: &[String]) -> Vec<Vec<String>> {
+fn every_command(lab: &TestEnvironment, above: &[String]) -> Vec<Vec<String>> {
     let mut args = above.to_vec();
     args.push("--help".to_owned());
     if above.is_empty() {
@@ -88,7 +88,7 @@ fn every_command(lab: &Lab, above: &[String]) -> Vec<Vec<String>> {
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next());
     let mut found = Vec::new();
-    // An argument is told there, too, in brackets.
+    // Arguments are listed there in brackets.
     let is_word = |name: &&str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
     for name in names.filter(is_word).filter(|name| *name != "help") {
         let one = [above, &[name.to_owned()]].concat();
@@ -99,12 +99,12 @@ fn every_command(lab: &Lab, above: &[String]) -> Vec<Vec<String>> {
     found
 }
 
-/// What to type after a command so that it has something to do, where its usage line is not enough.
+/// Arguments that give a command something to do, where its usage line is not enough.
 fn arguments(command: &[&str], agent: &str) -> Option<Vec<String>> {
     let line = match command {
-        // A test of its own; and it takes its time.
+        // `demo` has a test of its own; and it takes its time.
         ["demo"] => return None,
-        // These talk with whoever holds their standard input open, as long as it is; tests of their own.
+        // These talk with a client for as long as it holds their standard input open; they have tests of their own.
         ["acp" | "mcp" | "proxy"] => return None,
         ["run"] => return Some(["run", "--", agent, "exit:0"].map(str::to_owned).to_vec()),
         ["wait"] => "wait live --timeout 10ms",
@@ -116,7 +116,7 @@ fn arguments(command: &[&str], agent: &str) -> Option<Vec<String>> {
         ["tag"] => "tag live a",
         ["note"] => "note live text",
         ["grep"] => "grep text",
-        // It stays until it is told to end; without a word about TLS it does not even begin.
+        // `serve` runs until it is told to end; without an option about TLS it does not even begin.
         ["serve"] => "serve --listen 0.0.0.0:1",
         ["setup", "systemd"] => "setup systemd --dry-run",
         ["setup", "claude"] => "setup claude --dry-run",
@@ -167,12 +167,12 @@ fn a5_every_command_there_is_ends_whatever_its_standard_input_is() {
             assert!((0..70).contains(&code), "`berth {}` with {stdin} on stdin: exit {code}", args.join(" "));
         }
     }
-    assert_eq!(lab.show("live")["state"], "running", "nothing that nobody agreed to was done");
+    assert_eq!(lab.show("live")["state"], "running", "nothing was done without consent");
     assert!(records(&lab).is_empty());
 }
 
-/// The code a command ends with. Those that wait are told to give up long before our patience ends.
-fn ends(lab: &Lab, args: &[String], stdin: &str) -> i32 {
+/// The code a command ends with. Commands that wait are told to give up long before our patience ends.
+fn ends(lab: &TestEnvironment, args: &[String], stdin: &str) -> i32 {
     let mut command = lab.command(args);
     if stdin == "closed" {
         let mut shell = Command::new("sh");

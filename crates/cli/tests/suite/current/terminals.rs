@@ -1,19 +1,19 @@
-//! Whose the record is: one terminal's, and never a nested agent's.
+//! The record of the current session belongs to one terminal, and never to a nested agent.
 
 use berth_harness::wait_until;
 
-use crate::current::{Shell, lab, records};
+use crate::current::{TerminalShell, lab, records};
 
 #[test]
 fn run_attach_and_resume_from_a_terminal_make_their_session_current() {
     let lab = lab();
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     let agent = lab.agent();
     let first = shell.ok(&format!("berth run -d -- {agent} hang"));
     assert_eq!(shell.current(""), first);
     // Others come and go, without a terminal and at other ones.
     let second = lab.start(&["say:here", "hang"]);
-    let third = Shell::new(&lab).ok(&format!("berth run -d -- {agent} hang"));
+    let third = TerminalShell::new(&lab).ok(&format!("berth run -d -- {agent} hang"));
     assert_eq!(shell.current(""), first);
     let attached = shell.begin(&format!("berth attach {second}"));
     shell.terminal.wait_for("here");
@@ -23,7 +23,7 @@ fn run_attach_and_resume_from_a_terminal_make_their_session_current() {
     lab.ok(["stop", &first]);
     shell.ok(&format!("berth resume -d {first}"));
     assert_eq!(shell.current(""), first);
-    // What did not happen changes nothing.
+    // A command that failed changes nothing.
     assert_ne!(shell.run(&format!("berth resume -d {third}")).code, 0, "it runs");
     assert_ne!(shell.run("berth run -d -- /no/such/program").code, 0);
     assert_ne!(shell.run("berth attach no-such").code, 0);
@@ -34,7 +34,7 @@ fn run_attach_and_resume_from_a_terminal_make_their_session_current() {
 fn two_terminals_have_two_current_sessions_and_a_closed_one_leaves_no_record() {
     let lab = lab();
     let [one, two] = [lab.start(&["hang"]), lab.start(&["hang"])];
-    let (mut left, mut right) = (Shell::new(&lab), Shell::new(&lab));
+    let (mut left, mut right) = (TerminalShell::new(&lab), TerminalShell::new(&lab));
     left.ok(&format!("berth use {one}"));
     assert_eq!(right.run("berth use").code, 2);
     right.ok(&format!("berth use {two}"));
@@ -58,10 +58,10 @@ fn two_terminals_have_two_current_sessions_and_a_closed_one_leaves_no_record() {
 fn a_record_is_of_the_terminals_session_and_not_of_one_shell_in_it() {
     let lab = lab();
     let id = lab.start(&["hang"]);
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     shell.ok(&format!("sh -c '{} use {id}'", env!("CARGO_BIN_EXE_berth")));
     assert_eq!(shell.current(""), id);
-    // Another pane, and another connection, are other terminals, whatever the device is called.
+    // Another pane, and another connection, are other terminals, even if the device has the same name.
     for other in
         ["TMUX=/tmp/t,1,0 TMUX_PANE=%7", "ZELLIJ_SESSION_NAME=a ZELLIJ_PANE_ID=1", "SSH_CONNECTION=a"]
     {
@@ -73,10 +73,10 @@ fn a_record_is_of_the_terminals_session_and_not_of_one_shell_in_it() {
 }
 
 #[test]
-fn a_job_in_the_background_does_not_change_what_is_current() {
+fn a_job_in_the_background_does_not_change_the_current_session() {
     let lab = lab();
     let agent = lab.agent();
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     let front = shell.ok(&format!("berth run -d -- {agent} hang"));
     let back = shell.ok(&format!("set -m; berth run -d -- {agent} hang & wait; set +m"));
     assert_eq!(lab.show(back.lines().last().expect("an id"))["state"], "running");
@@ -88,7 +88,7 @@ fn a_nested_agent_neither_reads_nor_moves_the_terminal_of_whom_it_works_for() {
     let lab = lab();
     let berth = env!("CARGO_BIN_EXE_berth");
     let home = lab.home().display().to_string();
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     // Inside a session with a terminal of its own: with the variables of the session, and without any.
     let script = format!(
         "{berth} run -d --name inner -- sleep 1000; {berth} use; {berth} use inner; \
@@ -98,7 +98,7 @@ fn a_nested_agent_neither_reads_nor_moves_the_terminal_of_whom_it_works_for() {
     let outer = shell.ok(&format!("berth run -d --name outer -- sh -c '{script}'"));
     lab.wait_output(&outer, "the end");
     let said = lab.ok(["output", "outer"]);
-    assert!(said.contains("outer\r\nby BERTH_SESSION"), "inside, the current one is its own: {said}");
+    assert!(said.contains("outer\r\nfrom BERTH_SESSION"), "inside, the current one is its own: {said}");
     assert!(said.contains("BERTH_SESSION is set"), "{said}");
     assert!(said.contains("code=2"), "{said}");
     assert_eq!(records(&lab).len(), 1, "only the person's terminal has one");
@@ -110,10 +110,10 @@ fn a_nested_agent_neither_reads_nor_moves_the_terminal_of_whom_it_works_for() {
 
 /// A tool that an agent started outside of its tree, and that kept its variables.
 #[test]
-fn whoever_has_a_variable_of_a_run_has_no_terminal() {
+fn a_process_with_a_variable_of_a_run_has_no_terminal() {
     let lab = lab();
     let agent = lab.agent();
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     let mine = shell.ok(&format!("berth run -d -- {agent} hang"));
     let other = lab.start(&["hang"]);
     for variable in
@@ -133,7 +133,7 @@ fn whoever_has_a_variable_of_a_run_has_no_terminal() {
 #[test]
 fn an_attachment_that_is_refused_changes_nothing() {
     let lab = lab();
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     let mine = shell.ok(&format!("berth run -d -- {} hang", lab.agent()));
     let other = lab.start(&["say:here", "hang"]);
     let mut rival = lab.terminal(["attach", &other]);
@@ -147,19 +147,19 @@ fn an_attachment_that_is_refused_changes_nothing() {
 #[test]
 fn resume_last_begins_with_the_current_session_of_the_terminal() {
     let lab = lab();
-    let mut shell = Shell::new(&lab);
+    let mut shell = TerminalShell::new(&lab);
     let agent = lab.agent();
     let mine = shell.ok(&format!("berth run -d -- {agent} hang"));
     let lost = lab.start(&["hang"]);
     lab.kill_keeper(&lost);
-    // It runs, so it is not what is to be resumed.
+    // This session runs, so `--last` does not mean it.
     assert_eq!(shell.ok("berth resume --last -d"), lost);
     assert_eq!(shell.current(""), lost);
     lab.kill_keeper(&lost);
     lab.ok(["stop", &mine]);
     shell.ok(&format!("berth use {mine}"));
     assert_eq!(shell.ok("berth resume --last -d"), mine, "though the other one was lost");
-    // Who has no terminal, or no current session, gets what was lost.
+    // Without a terminal, or without a current session, `--last` resumes the session that was lost.
     wait_until("the loss to be seen", || lab.show(&lost)["state"] == "lost");
     assert_eq!(lab.ok(["resume", "--last", "-d"]), lost);
 }

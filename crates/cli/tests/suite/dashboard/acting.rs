@@ -1,4 +1,4 @@
-//! What keys do to sessions.
+//! Keys of the dashboard and their effect on sessions.
 
 use crate::dashboard::{agent, footer, lab, open};
 
@@ -109,7 +109,7 @@ fn stopping_wants_a_yes_and_resuming_brings_it_back() {
 }
 
 #[test]
-fn what_is_over_is_put_away_and_brought_back() {
+fn a_session_that_is_over_is_archived_and_restored() {
     let lab = lab();
     let id = lab.start_with(&["--name", "job"], &["exit:0"]);
     let mut terminal = open(&lab);
@@ -134,7 +134,7 @@ fn a_turn_is_cancelled_after_a_yes() {
     agent(&lab, "docs");
     lab.ok(["send", "docs", "silent"]);
     let mut terminal = open(&lab);
-    // It says nothing of what it does; what it was asked is known.
+    // The agent says nothing of its work; the prompt it was given is known.
     terminal.wait_for("› working     docs   > silent");
     terminal.type_keys("C");
     terminal.wait_for("interrupt the turn of");
@@ -161,7 +161,7 @@ fn attaching_types_into_it_and_leaving_comes_back_to_the_dashboard() {
     terminal.wait_for("1 running");
     terminal.wait_for("heard");
     assert_eq!(lab.show(&id)["clients"], 0);
-    // Somebody else types there: that is said, with what can be done about it.
+    // Another client types there: the dashboard says so, with what the user can do about it.
     let mut rival = lab.terminal(["attach", "shell"]);
     rival.wait_for("heard");
     terminal.type_keys("j\r");
@@ -177,13 +177,13 @@ fn attaching_types_into_it_and_leaving_comes_back_to_the_dashboard() {
     terminal.wait_for("back from shell");
     terminal.type_keys("qq");
     assert_eq!(terminal.wait_exit(), 0);
-    // Who was never in the shell meanwhile finds no word there about leaving.
+    // A user who was never in the shell meanwhile finds no word there about leaving.
     assert!(!terminal.text().contains("detached from"), "{}", terminal.text());
     assert_eq!(lab.show(&id)["state"], "running");
 }
 
 #[test]
-fn talking_to_an_agent_comes_back_to_the_dashboard_too() {
+fn talking_to_an_agent_comes_back_to_the_dashboard() {
     let lab = lab();
     agent(&lab, "docs");
     let mut terminal = open(&lab);
@@ -244,7 +244,7 @@ fn a_form_starts_a_session_with_its_first_turn_and_selects_it() {
     terminal.wait_for("ECHO: hello");
     let started = lab.json(["ls", "--agent", "fake", "--json"])[0].clone();
     assert_eq!(started["turns"]["total"], 1, "{started}");
-    // What cannot be started is said, and what was written is there again.
+    // An agent that cannot be started is reported, and the text of the prompt is there again.
     terminal.type_keys("cnosuchagent\t\t\tagain\r");
     terminal.wait_for("is not an agent of the table");
     terminal.type_keys("c");
@@ -295,7 +295,7 @@ fn a_session_is_renamed_tagged_noted_and_forked() {
 }
 
 #[test]
-fn what_waits_is_edited_moved_and_dropped() {
+fn queued_turns_are_edited_moved_and_dropped() {
     let lab = lab();
     let id = agent(&lab, "docs");
     for prompt in ["silent", "one", "two", "three"] {
@@ -322,7 +322,7 @@ fn what_waits_is_edited_moved_and_dropped() {
 }
 
 #[test]
-fn a_no_carries_what_to_do_instead() {
+fn a_no_carries_the_reason_to_the_agent() {
     let lab = lab();
     let id = agent(&lab, "asker");
     lab.ok(["send", "asker", "ask:Bash:rm -rf target"]);

@@ -1,12 +1,12 @@
-//! Leaving: the terminal is given back as it was, whatever ended the dashboard.
+//! Leaving: the terminal is given back as it was, however the dashboard ended.
 
-use berth_harness::{Lab, Terminal};
+use berth_harness::{TestEnvironment, TestTerminal};
 use rustix::process::Signal;
 
 use crate::dashboard::{agent, lab};
 
 /// A shell that notes the terminal's settings before and after the dashboard.
-fn shell(lab: &Lab) -> Terminal {
+fn shell(lab: &TestEnvironment) -> TestTerminal {
     let script = format!(
         "stty rows 24 cols 80 -echo tostop intr ^G; cd {0}; stty -a >before; echo before; \
          {1}; echo \"code $?\"; stty -a >after; echo it is over",
@@ -16,9 +16,9 @@ fn shell(lab: &Lab) -> Terminal {
     lab.terminal_running("/bin/sh".as_ref(), ["-c", &script])
 }
 
-/// The dashboard's process: what of the lab has no parent that is a keeper, but is the shell's child.
-fn dashboard(lab: &Lab) -> berth_host::identity::Identity {
-    let is_it = |identity: &berth_host::identity::Identity| {
+/// The dashboard's process: the process of the lab whose parent is the shell, and not a keeper.
+fn dashboard(lab: &TestEnvironment) -> berth_host::identity::ProcessIdentity {
+    let is_it = |identity: &berth_host::identity::ProcessIdentity| {
         let command = std::fs::read(format!("/proc/{}/cmdline", identity.pid)).unwrap_or_default();
         command.strip_suffix(&[0]) == Some(env!("CARGO_BIN_EXE_berth").as_bytes())
     };
@@ -61,8 +61,8 @@ fn a_shell_finds_its_terminal_as_it_was_whatever_ended_the_dashboard() {
         }
         terminal.wait_for("it is over");
         terminal.wait_exit();
-        // The same screen, the same cursor, no mode left on: as if it had never been.
-        let mut untouched = berth_screen::Screen::new(berth_screen::Size { rows: 24, cols: 80 });
+        // Same screen, same cursor, no mode left on: as if the dashboard had never been there.
+        let mut untouched = berth_screen::Screen::new(berth_screen::ScreenSize { rows: 24, cols: 80 });
         // Entering the alternate screen saves the cursor, and nothing takes that back.
         untouched.feed(format!("before\r\n\x1b7code {code}\r\nit is over\r\n").as_bytes());
         assert_eq!(terminal.text(), format!("before\ncode {code}\nit is over"), "after {ending:?}");

@@ -1,30 +1,33 @@
-//! What is seen, and that it is seen as it changes.
+//! The dashboard's rows and preview, and that they follow changes.
 
-use crate::dashboard::{agent, contains, footer, lab, open};
+use berth_harness::TestTerminal;
+
+use crate::common::screen_settings;
+use crate::dashboard::{agent, contains, lab, open};
 
 #[test]
 fn berth_alone_is_the_dashboard_on_a_terminal_and_the_list_off_it() {
     let lab = lab();
-    let id = lab.start_with(&["--name", "tests"], &["say:hello from the agent", "hang"]);
+    let id = lab.start_with(&["--name", "tests", "--cwd", "/"], &["say:hello from the agent", "hang"]);
     lab.wait_output(&id, "hello");
     let listed = lab.berth::<&str>([]);
     assert_eq!(listed.code, 0, "{listed:?}");
     assert!(listed.out.contains("tests") && !listed.out.contains('\x1b'), "{listed:?}");
     let mut terminal = open(&lab);
     terminal.wait_for("1 running");
-    terminal.wait_for("hello from the agent");
-    let text = terminal.text();
-    assert!(text.lines().nth(1).is_some_and(|row| row.starts_with("› running     tests")), "{text}");
-    assert!(footer(&mut terminal).contains("Enter attach"), "{text}");
+    let is_previewed = |terminal: &mut TestTerminal| terminal.text().contains("\nhello from the agent");
+    terminal.wait_until("the preview", is_previewed);
+    screen_settings().bind(|| insta::assert_snapshot!("one-session", terminal.text()));
     terminal.type_keys("q");
     assert_eq!(terminal.wait_exit(), 0);
 }
 
 #[test]
-fn nobody_there_is_a_first_step_and_who_comes_appears_and_who_is_purged_vanishes() {
+fn an_empty_dashboard_shows_a_first_step_and_sessions_appear_and_vanish() {
     let lab = lab();
     let mut terminal = open(&lab);
     terminal.wait_for("No sessions yet");
+    screen_settings().bind(|| insta::assert_snapshot!("no-sessions", terminal.text()));
     let id = lab.start_with(&["--name", "newcomer"], &["say:here I am", "exit:3"]);
     terminal.wait_for("newcomer");
     terminal.wait_for("exit 3");
@@ -52,7 +55,7 @@ fn the_selected_screen_is_live_and_in_its_own_colours() {
     std::fs::write(&gate, "").expect("a file");
     terminal.wait_for("afterwards 日本 🙂");
     assert!(contains(&terminal.raw, b"\x1b[38;5;1;49mafterwards"), "{}", terminal.raw.escape_ascii());
-    // Looking changes nothing for who is looked at.
+    // Looking changes nothing for the session that is looked at.
     assert_eq!((lab.number(&id, "rows"), lab.number(&id, "cols")), size);
     assert_eq!(lab.show(&id)["clients"], 0);
     terminal.type_keys("q");
@@ -60,7 +63,7 @@ fn the_selected_screen_is_live_and_in_its_own_colours() {
 }
 
 #[test]
-fn what_an_agent_says_is_shown_while_it_says_it() {
+fn the_text_of_an_agent_is_shown_while_the_agent_says_it() {
     let lab = lab();
     agent(&lab, "docs");
     let gate = lab.dir().join("gate");
@@ -79,13 +82,13 @@ fn what_an_agent_says_is_shown_while_it_says_it() {
     terminal.wait_for("idle");
     terminal.type_keys("q");
     assert_eq!(terminal.wait_exit(), 0);
-    // What was said is there for who opens it afterwards, too.
+    // Text that was said is still there when the dashboard is opened afterwards.
     let mut terminal = open(&lab);
     terminal.wait_until("both halves", |terminal| terminal.text().matches("the second half").count() == 2);
 }
 
 #[test]
-fn who_opens_it_in_the_middle_of_a_turn_sees_what_was_said_and_done_so_far_in_order() {
+fn a_dashboard_opened_in_the_middle_of_a_turn_shows_text_and_tools_so_far_in_order() {
     let lab = lab();
     agent(&lab, "docs");
     let mark = lab.dir().join("mark");
@@ -105,7 +108,7 @@ fn who_opens_it_in_the_middle_of_a_turn_sees_what_was_said_and_done_so_far_in_or
 }
 
 #[test]
-fn it_survives_every_size() {
+fn the_dashboard_survives_every_size() {
     let lab = lab();
     lab.start_with(&["--name", "tests"], &["say:the preview", "hang"]);
     let mut terminal = open(&lab);

@@ -18,10 +18,10 @@ fn a_keeper_that_is_suspended_is_said_to_be_and_freezes_nothing() {
     terminal.wait_for("unreachable");
     terminal.type_keys("/stuck");
     terminal.wait_for("› unreachable stuck");
-    // What is on disk is shown, and said to be from there.
+    // Data from disk is shown, and marked as such.
     terminal.wait_for("does not answer");
     terminal.wait_for("screen of the stuck one");
-    // What is asked of it does not come back, and everything else goes on.
+    // A request to the stuck session gets no answer, and everything else goes on.
     terminal.type_keys("\rmhello\r");
     terminal.wait_for("typing into stuck");
     terminal.type_keys("\x1b");
@@ -45,7 +45,7 @@ fn a_keeper_that_is_killed_is_noticed_at_once_and_can_be_resumed() {
     lab.kill_keeper(&id);
     terminal.wait_for("› lost        victim");
     terminal.wait_for("1 in trouble");
-    // What it left behind is ended, as by a list.
+    // Processes that the keeper left behind are ended, as by a list.
     terminal.wait_until("the loss to be recorded", |_| lab.events(&id, "run_ended").len() == 1);
     terminal.type_keys("r");
     terminal.wait_for("› running     victim");
@@ -54,14 +54,14 @@ fn a_keeper_that_is_killed_is_noticed_at_once_and_can_be_resumed() {
 }
 
 #[test]
-fn a_damaged_session_is_shown_with_what_to_do_and_the_others_too() {
+fn a_damaged_session_is_shown_with_a_hint_beside_the_others() {
     let lab = lab();
     let id = lab.start_with(&["--name", "broken"], &["exit:0"]);
     lab.berth(["wait", &id, "--for", "exit", "--timeout", "60s"]);
     berth_harness::wait_until("its keeper to leave", || lab.processes().is_empty());
     lab.start_with(&["--name", "fine"], &["say:ready", "hang"]);
     let dir = lab.session_dir(&id);
-    std::fs::remove_file(dir.join("status.json")).expect("there is a short cut");
+    std::fs::remove_file(dir.join("status.json")).expect("there is a status cache");
     let journal =
         std::fs::read_dir(dir.join("journal")).expect("a journal").flatten().next().expect("a file").path();
     let mut bytes = std::fs::read(&journal).expect("a journal");
@@ -72,7 +72,7 @@ fn a_damaged_session_is_shown_with_what_to_do_and_the_others_too() {
     terminal.wait_for("damaged");
     terminal.wait_for("running     fine");
     terminal.wait_for("docs/recovery.md");
-    // No key does it harm.
+    // No key does harm to the damaged session.
     terminal.type_keys("x");
     terminal.wait_for("is not running");
     terminal.type_keys("m");

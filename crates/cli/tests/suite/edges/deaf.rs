@@ -1,4 +1,4 @@
-//! Runs that tell nothing, keepers that die or are replaced, and everybody else who asks.
+//! Runs that tell nothing, keepers that die or are replaced, and all other clients that ask.
 
 use berth_harness::wait_until;
 use serde_json::Value;
@@ -35,7 +35,7 @@ fn a_keeper_that_dies_in_a_turn_leaves_an_end_that_claims_nothing() {
 }
 
 #[test]
-fn a_keeper_that_is_replaced_knows_what_was_told() {
+fn a_keeper_that_is_replaced_knows_the_events_told_before() {
     let lab = lab();
     let id = idle(&lab);
     lab.ok(["send", "s", "HOLD go"]);
@@ -55,7 +55,7 @@ fn a_keeper_that_is_replaced_believes_an_end_that_came_before() {
     lab.ok(["send", "s", "HOLD never"]);
     wait_turn(&lab, 1, "working");
     lab.wait_output("s", "held");
-    // What the agent writes of itself when it was broken off.
+    // The agent writes this list about itself when it was interrupted.
     let pid = lab.show("s")["pid"].as_u64().expect("it runs");
     let list = lab.dir().join(format!("claude/sessions/{pid}.json"));
     let mut entry: Value = serde_json::from_slice(&std::fs::read(&list).expect("its entry")).expect("JSON");

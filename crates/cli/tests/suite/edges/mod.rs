@@ -10,24 +10,24 @@ mod typing;
 use std::fs;
 use std::process::Command;
 
-use berth_api::Connection;
-use berth_api::message::Request;
-use berth_harness::{Lab, wait_until};
+use berth_api::KeeperConnection;
+use berth_api::message::KeeperRequest;
+use berth_harness::{TestEnvironment, wait_until};
 use serde_json::Value;
 
 /// A lab whose agent `fake` has a terminal interface that tells through hooks, and keeps a transcript.
-pub(crate) fn lab() -> Lab {
+pub(crate) fn lab() -> TestEnvironment {
     lab_with(true, true)
 }
 
-/// The same, and whether it tells.
-pub(crate) fn lab_telling(tells: bool) -> Lab {
+/// Like [`lab`]; the agent reports through hooks only if `tells`.
+pub(crate) fn lab_telling(tells: bool) -> TestEnvironment {
     lab_with(tells, true)
 }
 
 /// A lab whose agent tells through hooks if `tells`, and keeps a transcript if `records`.
-pub(crate) fn lab_with(tells: bool, records: bool) -> Lab {
-    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+pub(crate) fn lab_with(tells: bool, records: bool) -> TestEnvironment {
+    let lab = TestEnvironment::new(env!("CARGO_BIN_EXE_berth"));
     let hook = format!("'{}' tell", lab.agent());
     let mut tui = vec![lab.agent(), "tui".to_owned()];
     if tells {
@@ -44,19 +44,19 @@ pub(crate) fn lab_with(tells: bool, records: bool) -> Lab {
 }
 
 /// A command with the agent's own files in the lab.
-pub(crate) fn command(lab: &Lab, args: &[&str]) -> Command {
+pub(crate) fn command(lab: &TestEnvironment, args: &[&str]) -> Command {
     let mut command = lab.command(args);
     command.env("CLAUDE_CONFIG_DIR", lab.dir().join("claude")).current_dir(lab.dir());
     command
 }
 
 /// Starts a session `s` with that agent and waits until it is idle; its id.
-pub(crate) fn idle(lab: &Lab) -> String {
+pub(crate) fn idle(lab: &TestEnvironment) -> String {
     idle_with(lab, &[])
 }
 
-/// The same with further variables for its keeper.
-pub(crate) fn idle_with(lab: &Lab, variables: &[(&str, &str)]) -> String {
+/// Like [`idle`], with further variables for the keeper.
+pub(crate) fn idle_with(lab: &TestEnvironment, variables: &[(&str, &str)]) -> String {
     let mut run = command(lab, &["run", "--detach", "--agent", "fake", "--tui", "--name", "s"]);
     let said =
         berth_harness::said(run.envs(variables.iter().copied()).output().expect("berth can be started"));
@@ -65,30 +65,30 @@ pub(crate) fn idle_with(lab: &Lab, variables: &[(&str, &str)]) -> String {
     said.out.trim().to_owned()
 }
 
-pub(crate) fn state(lab: &Lab) -> String {
+pub(crate) fn state(lab: &TestEnvironment) -> String {
     text(&lab.show("s"), "state")
 }
 
-pub(crate) fn wait_state(lab: &Lab, wanted: &str) {
+pub(crate) fn wait_state(lab: &TestEnvironment, wanted: &str) {
     wait_until(wanted, || state(lab) == wanted);
 }
 
-pub(crate) fn turn(lab: &Lab, number: u64) -> Value {
+pub(crate) fn turn(lab: &TestEnvironment, number: u64) -> Value {
     lab.json(["turn", &format!("s.{number}"), "--json"])
 }
 
-pub(crate) fn turn_state(lab: &Lab, number: u64) -> String {
+pub(crate) fn turn_state(lab: &TestEnvironment, number: u64) -> String {
     text(&turn(lab, number), "state")
 }
 
-/// How a turn ends of which nobody said that it is done.
+/// States in which a turn ends that no hook reported as done.
 pub(crate) const UNFINISHED: [&str; 2] = ["interrupted", "unknown"];
 
 pub(crate) fn is_over(state: &str) -> bool {
     !matches!(state, "queued" | "delivered" | "working")
 }
 
-pub(crate) fn wait_turn(lab: &Lab, number: u64, wanted: &str) {
+pub(crate) fn wait_turn(lab: &TestEnvironment, number: u64, wanted: &str) {
     wait_until(&format!("turn {number} {wanted}"), || turn_state(lab, number) == wanted);
 }
 
@@ -97,13 +97,13 @@ pub(crate) fn text(value: &Value, field: &str) -> String {
 }
 
 /// Lets an agent that holds go on.
-pub(crate) fn release(lab: &Lab, name: &str) {
+pub(crate) fn release(lab: &TestEnvironment, name: &str) {
     fs::write(lab.dir().join(name), "").expect("a file");
 }
 
 /// Has the keeper of session `s` replace itself in place.
-pub(crate) fn replace(lab: &Lab, id: &str) {
-    let mut keeper = Connection::open(&lab.session_dir(id), "a test".into()).expect("a keeper");
-    keeper.ask(Request::Restart).expect("it does");
+pub(crate) fn replace(lab: &TestEnvironment, id: &str) {
+    let mut keeper = KeeperConnection::open(&lab.session_dir(id), "a test".into()).expect("a keeper");
+    keeper.ask(KeeperRequest::Restart).expect("it does");
     wait_until("another image", || !lab.events("s", "keeper_restarted").is_empty());
 }

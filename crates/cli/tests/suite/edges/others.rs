@@ -1,19 +1,19 @@
-//! Others who write the same conversation, now or since the agent last read it.
+//! Other processes that write the same conversation, now or since the agent last read it.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use berth_harness::{Lab, wait_until};
-use berth_host::lock::{Probe, probe};
+use berth_harness::{TestEnvironment, wait_until};
+use berth_host::lock::{LockState, probe};
 
 use super::{command, idle, lab, release, replace, state, text, turn, turn_state, wait_state, wait_turn};
 
 const ID: &str = "11111111-2222-4333-8444-555555555555";
 
 /// A conversation that the agent has on disk.
-fn transcript(lab: &Lab) -> PathBuf {
+fn transcript(lab: &TestEnvironment) -> PathBuf {
     let dir = lab.dir().join("claude/projects/-w");
     fs::create_dir_all(&dir).expect("a directory");
     let file = dir.join(format!("{ID}.jsonl"));
@@ -38,7 +38,7 @@ fn say(file: &Path, what: &str) {
 }
 
 /// A session `s` that goes on with that conversation, and is idle.
-fn resumed(lab: &Lab) {
+fn resumed(lab: &TestEnvironment) {
     let run = ["run", "--detach", "--agent", "fake", "--tui", "--name", "s", "--resume", ID];
     let ran = command(lab, &run).output().expect("berth can be started");
     assert!(ran.status.success(), "{ran:?}");
@@ -46,7 +46,7 @@ fn resumed(lab: &Lab) {
 }
 
 #[test]
-fn a_turn_is_not_typed_behind_what_the_agent_has_not_read_until_it_has() {
+fn a_turn_is_not_typed_behind_messages_that_the_agent_has_not_read() {
     let lab = lab();
     let file = transcript(&lab);
     resumed(&lab);
@@ -62,7 +62,7 @@ fn a_turn_is_not_typed_behind_what_the_agent_has_not_read_until_it_has() {
 }
 
 #[test]
-fn a_turn_is_not_typed_behind_what_others_said_right_after_the_last_one() {
+fn a_turn_is_not_typed_behind_foreign_messages_right_after_the_last_one() {
     let lab = lab();
     let file = transcript(&lab);
     resumed(&lab);
@@ -90,7 +90,7 @@ fn a_persons_word_lets_a_turn_go_to_an_agent_that_has_not_read_everything() {
 }
 
 #[test]
-fn what_is_typed_by_hand_is_the_agents_own_and_in_nobodys_way() {
+fn prompts_typed_by_hand_are_not_turns_of_ours_and_hold_up_no_turn() {
     let lab = lab();
     let file = transcript(&lab);
     resumed(&lab);
@@ -99,7 +99,7 @@ fn what_is_typed_by_hand_is_the_agents_own_and_in_nobodys_way() {
     say(&file, "by-hand");
     release(&lab, "go");
     wait_state(&lab, "idle");
-    // A command of the interface is in the record, too, and nobody answers it.
+    // A command of the interface is in the record as well, and has no answer.
     let command = r#"{"type":"user","uuid":"c","message":{"role":"user","content":"<command-name>/model</command-name>"}}"#;
     let mut record = File::options().append(true).open(&file).expect("the transcript");
     writeln!(record, "{command}").expect("a line");
@@ -107,7 +107,7 @@ fn what_is_typed_by_hand_is_the_agents_own_and_in_nobodys_way() {
 }
 
 #[test]
-fn g8_who_leaves_a_conversation_that_is_somebody_elses_is_back_in_its_own() {
+fn g8_an_agent_that_leaves_the_conversation_of_another_session_is_back_in_its_own() {
     let lab = lab();
     let id = idle(&lab);
     let own = text(&lab.show("s"), "conversation_id");
@@ -117,14 +117,14 @@ fn g8_who_leaves_a_conversation_that_is_somebody_elses_is_back_in_its_own() {
     let theirs = text(&lab.show("t"), "conversation_id");
     let is_locked = |id: &str| {
         let lock = lab.home().join("conversations/claude").join(id);
-        matches!(probe(&lock), Ok(Some(Probe::Held)))
+        matches!(probe(&lock), Ok(Some(LockState::Held)))
     };
     lab.ok(["input", "s", "--enter", &format!("/resume {theirs}")]);
     wait_state(&lab, "needs-you");
     lab.ok(["input", "s", "--enter", &format!("/resume {own}")]);
     wait_state(&lab, "idle");
     assert_eq!(lab.ok(["send", "s", "--wait", "at home"]), "ECHO: at home");
-    // A new image does not take the right it has for the right to what is open.
+    // A new image does not take its right to one conversation for a right to the open one.
     lab.ok(["input", "s", "--enter", &format!("/resume {theirs}")]);
     wait_state(&lab, "needs-you");
     replace(&lab, &id);

@@ -1,13 +1,13 @@
-//! Ends of turns that a hook tells, with and without the agent's own record of them.
+//! Ends of turns that a hook tells, with and without the agent's transcript of them.
 
 use serde_json::Value;
 
 use super::{idle, idle_with, lab, lab_with, release, state, text, turn, turn_state, wait_state, wait_turn};
 
-/// The reason of an end that is not in the agent's own record.
-const TOLD_BY_HOOK: &str = "told by a hook, not in the agent's own record";
+/// The reason of an end that is not in the agent's transcript.
+const TOLD_BY_HOOK: &str = "told by a hook, not in the agent's transcript";
 
-fn last_told(lab: &berth_harness::Lab) -> String {
+fn last_told(lab: &berth_harness::TestEnvironment) -> String {
     text(&lab.show("s")["turns"]["told"], "how")
 }
 
@@ -21,7 +21,7 @@ fn an_end_that_a_tool_of_the_agent_forges_does_not_end_the_turn() {
     // The agent paints this when its hook was heard.
     lab.wait_output("s", "forged");
     berth_harness::wait_until("the hook", || last_told(&lab).starts_with("Stop hook"));
-    assert_eq!(last_told(&lab), "Stop hook, not in the agent's own record");
+    assert_eq!(last_told(&lab), "Stop hook, not in the agent's transcript");
     assert_eq!((turn_state(&lab, 1), turn_state(&lab, 2)), ("working".to_owned(), "queued".to_owned()));
     assert_eq!(turn(&lab, 1)["answer"], Value::Null);
     release(&lab, "go");
@@ -31,7 +31,7 @@ fn an_end_that_a_tool_of_the_agent_forges_does_not_end_the_turn() {
         ("done".into(), "ECHO: FORGE go".into())
     );
     assert_eq!(turn(&lab, 1)["reason"], Value::Null, "its end is proven");
-    assert_eq!(last_told(&lab), "Stop hook, the agent's own record has it");
+    assert_eq!(last_told(&lab), "Stop hook, the agent's transcript has it");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_turn_of_an_idle_agent_whose_record_has_no_end_is_unknown_and_says_that_a_ho
     let first = turn(&lab, 1);
     assert_eq!((text(&first, "reason"), text(&first, "answer")), (TOLD_BY_HOOK.into(), String::new()));
     wait_state(&lab, "needs-you");
-    assert_eq!(turn_state(&lab, 2), "queued", "what waits may build on it");
+    assert_eq!(turn_state(&lab, 2), "queued", "the waiting turn may build on it");
     lab.ok(["queue", "s", "resume"]);
     wait_turn(&lab, 2, "done");
 }
@@ -71,7 +71,7 @@ fn a_turn_of_an_agent_without_a_record_is_done_and_says_that_a_hook_told_it() {
     assert_eq!((text(&turn, "state"), text(&turn, "reason")), ("done".into(), TOLD_BY_HOOK.into()));
 }
 
-/// The agent can make its record as large as it likes; its keeper must not be kept from its clients by reading that.
+/// The agent can make its record as large as it likes; reading it must not keep its keeper from serving clients.
 #[test]
 fn a_session_is_stopped_although_its_agent_tells_an_end_and_makes_its_record_huge() {
     let lab = lab();

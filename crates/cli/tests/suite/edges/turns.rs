@@ -1,7 +1,7 @@
-//! Turns that are typed for somebody, and what the agent tells of them.
+//! Turns that berth types into an agent's interface, and the hooks by which the agent reports them.
 
 use berth_harness::{signal, wait_until};
-use berth_host::identity::Identity;
+use berth_host::identity::ProcessIdentity;
 use rustix::process::Signal;
 
 use super::{idle, idle_with, lab, release, state, text, turn, turn_state, wait_state, wait_turn};
@@ -32,9 +32,9 @@ fn after_a_death_the_next_turn_waits_until_the_next_agent_reads_its_terminal() {
     std::fs::remove_file(lab.dir().join("paint")).expect("our own file");
     lab.ok(["send", "s", "second"]);
     let pid = u32::try_from(lab.show("s")["pid"].as_u64().expect("an agent")).expect("pids fit");
-    signal(&Identity::of(pid).expect("it runs"), Signal::KILL);
+    signal(&ProcessIdentity::of(pid).expect("it runs"), Signal::KILL);
     wait_turn(&lab, 1, "interrupted");
-    // It has told that it is there. What the last one had set its terminal to says nothing about this one's.
+    // The agent has told that it is there. Terminal settings of the last run say nothing about this one's.
     wait_until("the next one", || {
         let status = lab.show("s");
         status["epoch"] == 2 && status["turns"]["told"]["how"] == "SessionStart hook"
@@ -46,7 +46,7 @@ fn after_a_death_the_next_turn_waits_until_the_next_agent_reads_its_terminal() {
 }
 
 #[test]
-fn turns_wait_for_each_other_and_for_what_somebody_typed() {
+fn turns_wait_for_each_other_and_for_prompts_typed_by_hand() {
     let lab = lab();
     idle(&lab);
     lab.ok(["input", "s", "--enter", "HOLD go by hand"]);
@@ -54,7 +54,7 @@ fn turns_wait_for_each_other_and_for_what_somebody_typed() {
     lab.ok(["send", "s", "first"]);
     lab.ok(["send", "s", "second"]);
     assert_eq!([turn_state(&lab, 1), turn_state(&lab, 2)], ["queued", "queued"]);
-    assert_eq!(lab.show("s")["turns"]["total"], 2, "what was typed is no turn of ours");
+    assert_eq!(lab.show("s")["turns"]["total"], 2, "a prompt typed by hand is not a turn of ours");
     release(&lab, "go");
     wait_turn(&lab, 2, "done");
     assert_eq!(text(&turn(&lab, 1), "answer"), "ECHO: first");
@@ -62,7 +62,7 @@ fn turns_wait_for_each_other_and_for_what_somebody_typed() {
 }
 
 #[test]
-fn a_question_on_the_screen_needs_somebody_and_is_answered_there() {
+fn a_question_on_the_screen_needs_the_user_and_is_answered_there() {
     let lab = lab();
     idle(&lab);
     lab.ok(["send", "s", "ASK touch x"]);
@@ -79,7 +79,7 @@ fn a_question_on_the_screen_needs_somebody_and_is_answered_there() {
 }
 
 #[test]
-fn a_question_that_was_answered_needs_nobody_while_its_tool_runs() {
+fn an_answered_question_needs_no_user_while_its_tool_runs() {
     let lab = lab();
     idle(&lab);
     lab.ok(["send", "s", "ASK touch x UNTIL go"]);
@@ -106,7 +106,7 @@ fn a_turn_that_is_cancelled_is_broken_off_with_the_agents_own_key() {
 }
 
 #[test]
-fn what_somebody_broke_off_at_the_terminal_is_noticed_although_no_hook_tells() {
+fn a_turn_interrupted_at_the_terminal_is_noticed_although_no_hook_tells() {
     let lab = lab();
     idle(&lab);
     lab.ok(["send", "s", "HOLD never"]);
@@ -124,7 +124,7 @@ fn a_turn_the_agent_never_confirms_is_unknown_and_not_typed_again() {
     lab.ok(["send", "s", "MUTE me"]);
     lab.ok(["send", "s", "behind it"]);
     wait_turn(&lab, 1, "unknown");
-    assert_eq!(turn_state(&lab, 2), "queued", "what waits may build on it");
+    assert_eq!(turn_state(&lab, 2), "queued", "the waiting turn may build on it");
     assert_eq!(state(&lab), "needs-you");
     let shown = String::from_utf8_lossy(&lab.output("s")).into_owned();
     assert_eq!(shown.matches("MUTE me").count(), 1, "{shown}");
@@ -182,7 +182,7 @@ fn g8_two_sessions_that_come_to_one_conversation_are_told() {
     wait_until("a conflict", || text(&lab.show("t"), "state") == "needs-you");
     let held = text(&lab.show("t")["turns"], "held");
     assert!(held.contains("another program writes this conversation"), "{held}");
-    assert_eq!(state(&lab), "idle", "who had it first goes on");
+    assert_eq!(state(&lab), "idle", "the first agent goes on");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_reminder_that_comes_late_does_not_end_the_turn_the_agent_has_by_now() {
     let lab = lab();
     idle(&lab);
     lab.ok(["send", "s", "REMIND HOLD go"]);
-    // It paints this when its hook was heard.
+    // The agent paints this when its hook was heard.
     lab.wait_output("s", "held");
     assert_eq!(turn_state(&lab, 1), "working");
     release(&lab, "go");

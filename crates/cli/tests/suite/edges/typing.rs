@@ -1,4 +1,4 @@
-//! Turns beside somebody who types.
+//! Turns beside a user who types.
 
 use berth_harness::wait_until;
 
@@ -22,10 +22,10 @@ fn a_half_typed_line_holds_the_queue_until_it_is_sent() {
 }
 
 #[test]
-fn whoever_looked_lets_the_queue_go_on() {
+fn the_queue_goes_on_after_the_user_looked_at_the_terminal() {
     let lab = lab();
     idle(&lab);
-    // Nobody can tell from the keys that this leaves nothing behind.
+    // The keys do not show that nothing is left in the box.
     lab.ok(["input", "s", "x\u{1}\u{7f}"]);
     lab.ok(["input", "s", "y"]);
     lab.ok(["send", "s", "mine"]);
@@ -36,7 +36,7 @@ fn whoever_looked_lets_the_queue_go_on() {
 }
 
 #[test]
-fn what_is_typed_ahead_stays_whole_and_so_does_the_turn() {
+fn text_typed_ahead_and_the_turn_both_stay_whole() {
     let lab = lab();
     idle(&lab);
     lab.ok(["send", "s", "HOLD go mine"]);
@@ -87,7 +87,7 @@ fn a_menu_gets_no_enter_although_the_beginning_of_the_prompt_is_on_the_screen_al
     lab.ok(["input", "s", "\u{1b}"]);
     lab.wait_output("s", "closed");
     lab.ok(["queue", "s", "resume"]);
-    // The same once more, as it is on the screen already, in a box that makes room for itself.
+    // The text is on the screen already, in a box that makes room for itself.
     let again = format!("{first}\n{first}");
     assert_eq!(lab.ok(["send", "s", "--wait", &again]), format!("ECHO: {again}"));
 }
@@ -116,7 +116,7 @@ fn a_turn_that_was_typed_is_copied_at_its_end() {
     let points = || lab.json(["history", "s", "--json"])["points"].as_array().expect("an array").clone();
     wait_until("a copy", || points().len() == 1);
     assert_eq!(points()[0]["turn"], serde_json::Value::Null);
-    // One that berth gives has one copy, with its number.
+    // A turn that berth gives has one copy, with its number.
     std::fs::write(&file, "{\"type\":\"user\",\"sessionId\":\"x\"}\n{}\n").expect("a transcript");
     lab.ok(["send", "s", "mine", "--wait"]);
     wait_until("another", || points().last().is_some_and(|point| point["turn"] == 1));

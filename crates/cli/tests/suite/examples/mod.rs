@@ -1,8 +1,8 @@
-//! Every example of every `--help`, run as it is printed there: in a shell, in a home with the sessions it names,
-//! with stand-ins for the agents and for programs that may be missing.
+//! Every example of every `--help`, run as it is printed there: in a shell, in a home with the sessions it names, with
+//! stand-ins for the agents and for programs that may be missing.
 //!
 //! An example must end with 0; [`EXPECTED`] has those that need not, and [`NOT_RUN`] those that cannot be run here,
-//! each with its reason. Start with [`examples`]; what is there for an example to work on is in `world`.
+//! each with its reason. Start with [`examples`]; the world an example works on is in `world`.
 
 mod replays;
 mod tutorial;
@@ -10,8 +10,8 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use berth_harness::{Lab, Said, said};
-use world::World;
+use berth_harness::{CommandOutput, TestEnvironment, said};
+use world::HelpExampleFixture;
 
 const BERTH: &str = env!("CARGO_BIN_EXE_berth");
 
@@ -32,7 +32,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("berth resume old --tui", "needs an agent with two interfaces; the tests with real agents have some"),
     ("berth answer fix 1 3", "needs a question that takes several options; the tests of answers have one"),
     ("berth answer fix --text", "needs a question that takes words; the tests of answers have one"),
-    ("berth ls --watch", "stays until somebody types q; the tests of the list do that"),
+    ("berth ls --watch", "stays until the user types q; the tests of the list do that"),
 ];
 
 /// Lines that may end otherwise, by how they begin, with which codes, and why.
@@ -48,21 +48,21 @@ const EXPECTED: &[(&str, &[i32], &str)] = &[
     ("berth stop $(berth ls --ids --tag nightly)", &[0, 2], "nothing may have the tag"),
 ];
 
-/// Verbs that have their turn in a test of their own, because they take longest.
+/// Verbs that have a test of their own, because they take longest.
 const TERMINALS: &[&str] = &["attach", "input", "screen", "output", "use", "why", "ps", "stop"];
 const TURNS: &[&str] = &["send", "queue", "cancel", "answer", "turns", "turn", "result", "fork", "wait"];
 const STARTS: &[&str] = &["run", "resume"];
 
-/// One line of somebody's help.
+/// One example line of a command's help.
 #[derive(Clone, Debug)]
-struct Example {
-    /// `helper ensure`.
+struct HelpExample {
+    /// The command that the help is about, for example `helper ensure`.
     verb: String,
     line: String,
 }
 
-/// Every command that is told of, by its path: those with commands of their own, and those.
-fn verbs(lab: &Lab) -> Vec<String> {
+/// Every command in the help, by its path: groups of commands, and the commands in them.
+fn verbs(lab: &TestEnvironment) -> Vec<String> {
     let first = help(lab, "");
     let listed =
         first.lines().skip_while(|line| !line.ends_with("agents:")).take_while(|line| *line != "Options:");
@@ -88,7 +88,7 @@ fn verb_of(line: &str) -> Option<String> {
 }
 
 /// Output of `--help`, unwrapped; of berth itself with every verb.
-fn help(lab: &Lab, verb: &str) -> String {
+fn help(lab: &TestEnvironment, verb: &str) -> String {
     let all: &[&str] = if verb.is_empty() { &["--help", "--all"] } else { &["--help"] };
     let words = verb.split_whitespace().chain(all.iter().copied());
     let told = said(lab.command(words).env("COLUMNS", "1000").output().expect("berth can be started"));
@@ -96,14 +96,15 @@ fn help(lab: &Lab, verb: &str) -> String {
     told.out
 }
 
-fn examples(lab: &Lab) -> Vec<Example> {
+fn examples(lab: &TestEnvironment) -> Vec<HelpExample> {
     let mut all = Vec::new();
     for verb in verbs(lab) {
         let text = help(lab, &verb);
         let lines = text.lines().skip_while(|line| *line != "Examples:").skip(1);
         let lines = lines.take_while(|line| !line.trim().is_empty());
         all.extend(
-            lines.map(|line| Example { verb: verb.clone(), line: without_remark(line.trim()).to_owned() }),
+            lines
+                .map(|line| HelpExample { verb: verb.clone(), line: without_remark(line.trim()).to_owned() }),
         );
     }
     all
@@ -123,22 +124,22 @@ fn without_remark(line: &str) -> &str {
     line
 }
 
-fn expected(example: &Example) -> &'static [i32] {
+fn expected(example: &HelpExample) -> &'static [i32] {
     let known = EXPECTED.iter().find(|(begins, _, _)| example.line.starts_with(begins));
     known.map_or(&[0], |(_, codes, _)| codes)
 }
 
-/// Runs them, each in a home of its own, and tells of all that went wrong.
+/// Runs the examples, each in a home of its own, and reports all failures.
 fn run_all(wanted: impl Fn(&str) -> bool) {
-    let lab = Lab::new(BERTH);
+    let lab = TestEnvironment::new(BERTH);
     let all = examples(&lab);
     drop(lab);
-    let is_run = |example: &&Example| !NOT_RUN.iter().any(|(begins, _)| example.line.starts_with(begins));
-    let mine: Vec<&Example> = all.iter().filter(|example| wanted(&example.verb)).filter(is_run).collect();
+    let is_run = |example: &&HelpExample| !NOT_RUN.iter().any(|(begins, _)| example.line.starts_with(begins));
+    let mine: Vec<&HelpExample> = all.iter().filter(|example| wanted(&example.verb)).filter(is_run).collect();
     assert!(!mine.is_empty());
     let mut wrong = Vec::new();
     for example in mine {
-        let told: Said = World::new(example).run();
+        let told: CommandOutput = HelpExampleFixture::new(example).run();
         if !expected(example).contains(&told.code) {
             wrong.push(format!("{}: {}\n  {told:?}", example.verb, example.line));
         }
@@ -148,7 +149,7 @@ fn run_all(wanted: impl Fn(&str) -> bool) {
 
 #[test]
 fn every_command_has_examples() {
-    let lab = Lab::new(BERTH);
+    let lab = TestEnvironment::new(BERTH);
     let told: BTreeSet<String> = examples(&lab).into_iter().map(|example| example.verb).collect();
     let missing: Vec<String> = verbs(&lab).into_iter().filter(|verb| !told.contains(verb)).collect();
     assert!(missing.is_empty(), "no examples: {missing:?}");
@@ -156,14 +157,14 @@ fn every_command_has_examples() {
 }
 
 #[test]
-fn what_is_listed_as_an_exception_is_an_example() {
-    let lab = Lab::new(BERTH);
+fn every_listed_exception_is_an_example_of_a_help() {
+    let lab = TestEnvironment::new(BERTH);
     let all = examples(&lab);
     let begins = NOT_RUN.iter().map(|(begins, _)| begins).chain(EXPECTED.iter().map(|(begins, _, _)| begins));
     for begins in begins {
         assert!(
             all.iter().any(|example| example.line.starts_with(begins)),
-            "nobody says `{begins}` any more"
+            "no example begins with `{begins}` any more"
         );
     }
 }

@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use berth_harness::{Lab, PATIENCE, Terminal};
+use berth_harness::{PATIENCE, TestEnvironment, TestTerminal};
 use regex::Regex;
 
 use crate::examples::BERTH;
@@ -27,37 +27,37 @@ const PROMPT: &str = "@@$?@@";
 /// Wide enough for every line.
 const COLUMNS: u16 = 200;
 
-/// A prompt of the page, what the stand-in is told, and the page's answer to it.
+/// A prompt of the page, the prompt that the stand-in gets, and the page's answer to it.
 const SAYS: [(&str, &str, &str); 4] = [
     ("reply with one word: ready", "reply with one word: ready", "ready"),
     ("reply with one word: back", "reply with one word: back", "back"),
     ("reply with one word: done", "reply with one word: done", "done"),
-    // Works until a file is there that nothing makes.
+    // Works until a file is there that is never made.
     ("count slowly from 1 to 500", "HOLD never count slowly from 1 to 500", ""),
 ];
 
 /// Commands that take over the terminal, and what is on it before `Ctrl-\` is pressed.
 const INTERACTIVE: [(&str, &str); 2] = [("berth attach clock", "tick"), ("berth run --name fix", "ready")];
 
-/// Commands that only look: repeated until they show what the page shows.
+/// Commands that only look: repeated until their output is that of the page.
 const LOOKS: [&str; 4] = ["berth ls", "berth turns", "berth log", "berth helper ls"];
 
-/// A command of the page, and what the page shows below it.
+/// A command of the page, and the output below it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Step {
+struct TutorialCommand {
     command: String,
     output: Vec<String>,
 }
 
 /// The steps in the `console` blocks of a page.
-fn steps(page: &str) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
+fn steps(page: &str) -> Vec<TutorialCommand> {
+    let mut steps: Vec<TutorialCommand> = Vec::new();
     let mut is_console = false;
     for line in page.lines() {
         if let Some(kind) = line.strip_prefix("```") {
             is_console = kind == "console";
         } else if let Some(command) = line.strip_prefix("$ ").filter(|_| is_console) {
-            steps.push(Step { command: command.to_owned(), output: Vec::new() });
+            steps.push(TutorialCommand { command: command.to_owned(), output: Vec::new() });
         } else if is_console {
             let step = steps.last_mut().expect("a console block begins with a command");
             step.output.push(line.to_owned());
@@ -66,7 +66,7 @@ fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
-/// A line without what differs from run to run.
+/// A line without the parts that differ from run to run.
 fn masked(line: &str) -> String {
     let masks = [
         (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
@@ -86,17 +86,17 @@ fn masked(line: &str) -> String {
 }
 
 /// A reader who types the page's commands.
-struct Reader {
-    lab: Lab,
-    shell: Terminal,
+struct TutorialReader {
+    lab: TestEnvironment,
+    shell: TestTerminal,
     /// The ports of the page, and those that are used.
     ports: Vec<(&'static str, String)>,
-    gateway: Option<Terminal>,
+    gateway: Option<TestTerminal>,
 }
 
-impl Reader {
+impl TutorialReader {
     fn new() -> Self {
-        let lab = Lab::new(BERTH);
+        let lab = TestEnvironment::new(BERTH);
         let (bin, agent) = (lab.dir().join("bin"), lab.agent());
         for dir in [&bin, &lab.dir().join("ada"), &lab.dir().join("claude")] {
             fs::create_dir_all(dir).expect("a directory");
@@ -133,7 +133,7 @@ impl Reader {
     /// Types a line and reads until the next prompt; what it printed, and its exit code.
     fn typed(&mut self, line: &str, leaves_at: Option<&str>) -> (Vec<String>, i32) {
         let from = self.shell.raw.len();
-        let since = |shell: &Terminal| String::from_utf8_lossy(&shell.raw[from..]).into_owned();
+        let since = |shell: &TestTerminal| String::from_utf8_lossy(&shell.raw[from..]).into_owned();
         self.shell.type_keys(&format!("{line}\n"));
         if let Some(needle) = leaves_at {
             self.shell.wait_until(needle, |shell| since(shell).contains(needle));
@@ -146,7 +146,7 @@ impl Reader {
         (self.lines(&end.replace(&text, "")), code)
     }
 
-    /// What a terminal was sent, as lines in the words of the page.
+    /// Text that a terminal was sent, as lines in the words of the page.
     fn lines(&self, sent: &str) -> Vec<String> {
         // A line that was painted anew counts as it was painted last.
         let painted = Regex::new(r"(?m)^.*(\r|\x1b\[K)([^\r\n])").expect("a good pattern");
@@ -171,7 +171,7 @@ impl Reader {
     }
 
     /// The page's command as it is typed here.
-    fn command(&self, step: &Step) -> String {
+    fn command(&self, step: &TutorialCommand) -> String {
         let mut command = step.command.clone();
         for (asked, told, _) in SAYS {
             command = command.replace(asked, told);
@@ -182,8 +182,8 @@ impl Reader {
         command
     }
 
-    /// Does a step; what is wrong with it.
-    fn follow(&mut self, step: &Step) -> Result<(), String> {
+    /// Does a step; returns the difference to the page as an error.
+    fn follow(&mut self, step: &TutorialCommand) -> Result<(), String> {
         let command = self.command(step);
         if command.starts_with("berth serve") {
             return self.serve(step, &command);
@@ -207,7 +207,7 @@ impl Reader {
     }
 
     /// Starts the gateway in a second terminal.
-    fn serve(&mut self, step: &Step, command: &str) -> Result<(), String> {
+    fn serve(&mut self, step: &TutorialCommand, command: &str) -> Result<(), String> {
         let script = format!("{}; exec {command}", self.surroundings());
         let mut gateway =
             self.lab.terminal_running_of_size(Path::new("/bin/bash"), ["-c", &script], 50, COLUMNS);
@@ -220,9 +220,9 @@ impl Reader {
     }
 }
 
-/// Compares what a step printed with what the page shows. Of a command that had the terminal for itself, only what it
-/// printed last is compared.
-fn judge(step: &Step, output: &[String], had_the_terminal: bool) -> Result<(), String> {
+/// Compares the output of a step with the page. Of a command that had the terminal for itself, only the
+/// last output is compared.
+fn judge(step: &TutorialCommand, output: &[String], had_the_terminal: bool) -> Result<(), String> {
     let mask = |lines: &[String]| -> Vec<String> {
         lines.iter().map(|line| masked(line)).filter(|line| !line.is_empty()).collect()
     };
@@ -238,7 +238,7 @@ fn judge(step: &Step, output: &[String], had_the_terminal: bool) -> Result<(), S
 fn every_command_of_the_tutorial_prints_what_the_tutorial_says() {
     let steps = steps(PAGE);
     assert!(steps.len() > 25, "the page has lost its commands: {steps:?}");
-    let mut reader = Reader::new();
+    let mut reader = TutorialReader::new();
     for step in &steps {
         if let Err(wrong) = reader.follow(step) {
             panic!("docs/tutorial.md: $ {}\n{wrong}", step.command);
@@ -254,7 +254,7 @@ fn every_command_of_the_tutorial_prints_what_the_tutorial_says() {
 #[test]
 fn a_page_is_read_as_commands_with_their_output() {
     let page = "text\n```sh\n$ not this\n```\n```console\n$ one\na\n\nb\n$ two\n```\n$ nor this\n";
-    let step = |command: &str, output: &[&str]| Step {
+    let step = |command: &str, output: &[&str]| TutorialCommand {
         command: command.to_owned(),
         output: output.iter().map(|line| (*line).to_owned()).collect(),
     };
@@ -262,7 +262,7 @@ fn a_page_is_read_as_commands_with_their_output() {
 }
 
 #[test]
-fn masks_hide_what_differs_between_runs_and_nothing_else() {
+fn masks_hide_the_differences_between_runs_and_nothing_else() {
     assert_eq!(masked("fix   t5k9sx22q0ne  lost  20s  now"), masked("fix jvkc28bwq2ry lost 134ms 1s"));
     assert_ne!(masked("fix   t5k9sx22q0ne  lost"), masked("fix   t5k9sx22q0ne  stopped"));
     assert_eq!(masked("2026-11-18T20:20:21.130Z kept by pid 30357"), "TIME kept by pid N");

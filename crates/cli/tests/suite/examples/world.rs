@@ -1,4 +1,4 @@
-//! What an example finds: the sessions it names in the state it is about, and programs that stand in.
+//! The world an example finds: the sessions it names in the state it is about, and programs that stand in.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -7,9 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use berth_harness::{Lab, Said, said, wait_until};
+use berth_harness::{CommandOutput, TestEnvironment, said, wait_until};
 
-use crate::examples::{BERTH, Example};
+use crate::examples::{BERTH, HelpExample};
 
 /// A transcript of Claude Code's with nothing wrong in it.
 const TALK: &str = concat!(
@@ -20,25 +20,25 @@ const TALK: &str = concat!(
 /// More than any example takes.
 const PATIENCE: &str = "60";
 
-/// What `fix` is, which most examples are about.
+/// The kind of session that `fix` is, which most examples are about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fix {
-    /// A terminal in which something waits for input.
+enum FixSessionState {
+    /// A terminal in which a program waits for input.
     Terminal,
     /// An agent that has nothing to do, and three turns behind it.
     Idle,
-    /// One that has something to do, with turns that wait.
+    /// An agent that has something to do, with turns that wait.
     Busy,
-    /// One that asks something.
+    /// An agent that asks something.
     Asking,
-    /// One that was stopped.
+    /// A session that was stopped.
     Stopped,
-    /// One that was stopped and put away.
+    /// A session that was stopped and archived.
     Archived,
 }
 
-impl Fix {
-    fn of(example: &Example) -> Self {
+impl FixSessionState {
+    fn of(example: &HelpExample) -> Self {
         let is_ending = example.line.contains("--stop");
         match example.verb.split(' ').next().unwrap_or_default() {
             "attach" | "input" | "screen" | "output" | "use" | "why" | "ps" | "stop" | "helper" => {
@@ -54,20 +54,20 @@ impl Fix {
     }
 }
 
-pub(crate) struct World<'e> {
-    lab: Lab,
-    example: &'e Example,
+pub(crate) struct HelpExampleFixture<'e> {
+    lab: TestEnvironment,
+    example: &'e HelpExample,
     line: String,
 }
 
-impl<'e> World<'e> {
-    /// Makes what the example is about.
-    pub(crate) fn new(example: &'e Example) -> Self {
-        let lab = Lab::new(BERTH);
+impl<'e> HelpExampleFixture<'e> {
+    /// Makes the world that the example is about.
+    pub(crate) fn new(example: &'e HelpExample) -> Self {
+        let lab = TestEnvironment::new(BERTH);
         let mut world = Self { lab, example, line: example.line.clone() };
         world.programs();
         world.config();
-        // Somebody may listen on the port that people know.
+        // Another process may listen on the well-known port.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let port = port.expect("a free port").port().to_string();
         world.line = world.line.replace("3000", &port);
@@ -76,8 +76,8 @@ impl<'e> World<'e> {
         world
     }
 
-    /// Runs the line as somebody would who types it.
-    pub(crate) fn run(&self) -> Said {
+    /// Runs the line as a user would who types it.
+    pub(crate) fn run(&self) -> CommandOutput {
         match (self.example.verb.as_str(), self.line.as_str()) {
             ("attach", line) if line.contains("ctrl-b") => self.at_a_terminal(line, Some(("ready", "\x02"))),
             ("attach", line) => self.at_a_terminal(line, Some(("ready", "\x1c"))),
@@ -87,7 +87,7 @@ impl<'e> World<'e> {
             ("purge", line) if !line.contains("--yes") && !line.contains("--dry-run") => {
                 self.at_a_terminal(line, Some(("[y/N]", "y\r")))
             }
-            // The current one, which nobody named.
+            // The current session, which the line does not name.
             ("stop", "berth stop") => {
                 self.at_a_terminal("berth use fix && berth stop", Some(("[y/N]", "y\r")))
             }
@@ -95,8 +95,8 @@ impl<'e> World<'e> {
         }
     }
 
-    /// The same with a person: when they read this, they type that.
-    fn at_a_terminal(&self, line: &str, answer: Option<(&str, &str)>) -> Said {
+    /// Runs the line at a terminal, and types the answer `(question, keys)` when the question appears.
+    fn at_a_terminal(&self, line: &str, answer: Option<(&str, &str)>) -> CommandOutput {
         let script = format!("cd {}; export PATH={}; {line}", self.here().display(), self.path());
         let mut terminal = self.lab.terminal_running(Path::new("/bin/bash"), ["-c", &script]);
         if let Some((question, keys)) = answer {
@@ -104,7 +104,7 @@ impl<'e> World<'e> {
             terminal.type_keys(keys);
         }
         let code = terminal.wait_exit();
-        Said { code, out: terminal.text(), err: String::new() }
+        CommandOutput { code, out: terminal.text(), err: String::new() }
     }
 
     /// A shell in this world, with a limit.
@@ -130,7 +130,7 @@ impl<'e> World<'e> {
             command.env("BERTH_SESSION", "fix");
         }
         if self.example.verb.starts_with("notify") {
-            // What the stand-in for notify-send does not look at.
+            // The stand-in for notify-send does not look at this address.
             command.env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere");
         }
         command
@@ -182,7 +182,7 @@ impl<'e> World<'e> {
         }
     }
 
-    /// A conversation that somebody had without berth.
+    /// A conversation that was had without berth.
     fn conversation(&self) {
         let dir = self.lab.dir().join("person/.claude/projects/-here");
         fs::create_dir_all(&dir).expect("a directory");
@@ -214,7 +214,7 @@ impl<'e> World<'e> {
     fn sessions(&mut self) {
         if self.example.verb == "run" {
             if self.line.contains("--replace") {
-                self.fix(Fix::Terminal);
+                self.fix(FixSessionState::Terminal);
             }
             return;
         }
@@ -232,7 +232,7 @@ impl<'e> World<'e> {
             self.lab.ok(run);
         }
         if names("old") || self.line.contains("--last") {
-            // It fails once, so that there is something left to do.
+            // The session fails once, so that there is something left to do.
             let mark = self.lab.dir().join("again").display().to_string();
             let script = format!("test -e '{mark}' || {{ touch '{mark}'; exit 1; }}");
             let failed = self.lab.berth(["run", "-q", "--name", "old", "--", "sh", "-c", &script]);
@@ -254,7 +254,7 @@ impl<'e> World<'e> {
             || is_of_helpers
             || matches!(self.example.verb.as_str(), "use" | "stop" | "grep")
         {
-            self.fix(Fix::of(self.example));
+            self.fix(FixSessionState::of(self.example));
         }
         if is_of_helpers
             && self.example.verb != "helper ensure"
@@ -269,48 +269,48 @@ impl<'e> World<'e> {
             );
         }
         if self.line.contains("4711") {
-            self.fix(Fix::Terminal);
+            self.fix(FixSessionState::Terminal);
             self.line = self.line.replace("4711", &self.lab.number("fix", "pid").to_string());
         }
-        // What never ends by itself would be followed for ever.
+        // A session that never ends by itself would be followed for ever.
         if self.line.contains("--follow") {
             self.prepared("berth helper stop -q web || true; berth stop -q fix || true");
         }
     }
 
-    fn fix(&mut self, fix: Fix) {
+    fn fix(&mut self, fix: FixSessionState) {
         let agent = self.lab.agent();
-        if fix == Fix::Terminal {
+        if fix == FixSessionState::Terminal {
             self.lab.ok(["run", "-d", "--name", "fix", "--", &agent, "say:ready\\n", "echo"]);
             self.lab.wait_output("fix", "ready");
             return;
         }
         self.lab.ok(["run", "-d", "--agent", "claude", "--name", "fix"]);
         match fix {
-            Fix::Terminal => unreachable!("has no turns"),
-            Fix::Idle | Fix::Stopped | Fix::Archived => {
+            FixSessionState::Terminal => unreachable!("has no turns"),
+            FixSessionState::Idle | FixSessionState::Stopped | FixSessionState::Archived => {
                 for prompt in ["todo: connection refused", "panicked at a timeout", "what is in $HOME?"] {
                     self.lab.ok(["send", "-q", "fix", "--wait", prompt]);
                 }
             }
-            Fix::Busy => {
+            FixSessionState::Busy => {
                 let gate = format!("wait-file:{}", self.lab.dir().join("gate").display());
                 for _ in 1..=7 {
                     self.lab.ok(["send", "-q", "fix", &gate]);
                 }
             }
-            Fix::Asking => {
+            FixSessionState::Asking => {
                 self.lab.ok(["send", "-q", "fix", "ask:Bash:rm -rf target"]);
                 self.lab.ok(["wait", "fix", "--for", "needs-you", "--timeout", "60s"]);
                 let asked = self.lab.show("fix")["turns"]["asks"][0]["request"].clone();
                 self.line = self.line.replace("toolu_01", asked.as_str().expect("the name of a question"));
             }
         }
-        if matches!(fix, Fix::Stopped | Fix::Archived) {
+        if matches!(fix, FixSessionState::Stopped | FixSessionState::Archived) {
             self.lab.ok(["stop", "-q", "fix"]);
             wait_until("its keeper to leave", || self.lab.show("fix")["keeper_pid"].is_null());
         }
-        if fix == Fix::Archived {
+        if fix == FixSessionState::Archived {
             self.lab.ok(["archive", "-q", "fix"]);
         }
     }
@@ -322,7 +322,7 @@ impl<'e> World<'e> {
     }
 }
 
-/// The address of somebody who takes whatever is posted there.
+/// The address of a server that takes every request that is posted to it.
 fn hears() -> String {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = socket.local_addr().expect("our own socket");

@@ -1,4 +1,4 @@
-//! Recordings: what asciinema plays is what the terminal got, when it got it.
+//! Recordings: asciinema plays the bytes that the terminal got, when it got them.
 
 use serde_json::Value;
 
@@ -6,15 +6,15 @@ use crate::find::{lab, said, talked};
 
 /// A recording, checked as strictly as the format is described: a header with the fields that have to be there, then
 /// events of a time that never goes back, a code and a text.
-struct Cast {
+struct AsciicastRecording {
     header: Value,
-    /// The output.
+    /// Output events: seconds since the beginning, and text.
     events: Vec<(f64, String)>,
     /// Each new size, with the number of output events before it.
     sizes: Vec<(usize, String)>,
 }
 
-impl Cast {
+impl AsciicastRecording {
     fn read(text: &str) -> Self {
         assert!(text.ends_with('\n'), "the last line has an end");
         let mut lines = text.lines();
@@ -52,8 +52,7 @@ impl Cast {
 #[test]
 fn a_recording_has_the_bytes_and_the_pauses_of_the_terminal() {
     let lab = lab();
-    // Half a character before a pause, colours, and a lot. The pause is one of what is recorded, and begins when its
-    // beginning is.
+    // Half a character before a pause, colours, and a lot. The pause counts from the moment its beginning is recorded.
     let gate = lab.dir().join("gate");
     let pause = format!("wait-file:{}", gate.display());
     let script =
@@ -64,13 +63,15 @@ fn a_recording_has_the_bytes_and_the_pauses_of_the_terminal() {
     berth_harness::wait_until("a pause", || recorded.elapsed() > std::time::Duration::from_millis(400));
     std::fs::write(&gate, "").expect("a file");
     lab.berth(["wait", &id]);
-    let cast = Cast::read(&(lab.ok(["export", "term"]) + "\n"));
+    let cast = AsciicastRecording::read(&(lab.ok(["export", "term"]) + "\n"));
     assert_eq!(cast.bytes(), lab.output(&id));
     assert_eq!((&cast.header["title"], cast.header.get("idle_time_limit")), (&Value::from("term"), None));
     let before = cast.events.iter().find(|(_, text)| text.contains("caf")).expect("the beginning").0;
     let behind = cast.events.iter().find(|(_, text)| text.contains('é')).expect("the whole character").0;
     assert!(behind - before >= 0.3, "the pause is kept: {before} and {behind}");
-    let limited = Cast::read(&(lab.ok(["export", "term", "--format", "cast", "--idle-limit", "2s"]) + "\n"));
+    let limited = AsciicastRecording::read(
+        &(lab.ok(["export", "term", "--format", "cast", "--idle-limit", "2s"]) + "\n"),
+    );
     assert_eq!(limited.header["idle_time_limit"], 2.0);
     assert_eq!(limited.events.len(), cast.events.len());
 }
@@ -87,7 +88,7 @@ fn a_recording_has_each_size_of_the_terminal_before_the_first_output_at_it() {
     terminal.wait_for("size 111x33");
     drop(terminal);
     lab.ok(["stop", &id]);
-    let cast = Cast::read(&(lab.ok(["export", "sized"]) + "\n"));
+    let cast = AsciicastRecording::read(&(lab.ok(["export", "sized"]) + "\n"));
     assert_eq!(
         (&cast.header["width"], &cast.header["height"]),
         (&Value::from(first.0), &Value::from(first.1))
@@ -103,10 +104,10 @@ fn a_recording_has_each_size_of_the_terminal_before_the_first_output_at_it() {
 }
 
 #[test]
-fn what_is_no_text_is_replaced_and_the_rest_is_there() {
+fn bytes_that_are_not_text_are_replaced_and_the_rest_is_kept() {
     let lab = lab();
     said(&lab, "odd", &["say:a\\xffb\\xe2\\x82\\n"]);
-    let cast = Cast::read(&(lab.ok(["export", "odd"]) + "\n"));
+    let cast = AsciicastRecording::read(&(lab.ok(["export", "odd"]) + "\n"));
     assert_eq!(String::from_utf8(cast.bytes()).unwrap().trim_end(), "a\u{fffd}b\u{fffd}");
 }
 
@@ -116,8 +117,8 @@ fn one_run_of_several_is_recorded_alone_and_begins_at_zero() {
     let id = said(&lab, "twice", &["say:hello from a run\\n"]);
     lab.ok(["resume", "-d", &id]);
     lab.berth(["wait", &id]);
-    let all = Cast::read(&(lab.ok(["export", "twice"]) + "\n"));
-    let second = Cast::read(&(lab.ok(["export", "twice", "--run", "2"]) + "\n"));
+    let all = AsciicastRecording::read(&(lab.ok(["export", "twice"]) + "\n"));
+    let second = AsciicastRecording::read(&(lab.ok(["export", "twice", "--run", "2"]) + "\n"));
     assert_eq!(all.bytes(), lab.output(&id));
     assert_eq!(second.bytes(), b"hello from a run\r\n");
     assert_eq!(second.events[0].0, 0.0);

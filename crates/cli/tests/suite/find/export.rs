@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::find::{hurt, lab, said, talked, with_record};
 
 #[test]
-fn a_transcript_has_who_asked_what_was_done_and_what_was_answered() {
+fn a_transcript_has_the_prompt_the_tools_and_the_answer_of_each_turn() {
     let lab = lab();
     let id = talked(&lab, "bot", &["tool:Bash:echo-<b>", "hello\n```\nfence"]);
     let text = lab.ok(["export", "bot"]);
@@ -30,7 +30,7 @@ fn a_transcript_has_who_asked_what_was_done_and_what_was_answered() {
 }
 
 #[test]
-fn a_transcript_calls_what_is_not_done_by_its_name() {
+fn a_transcript_names_the_state_of_turns_that_are_not_done() {
     let lab = lab();
     let id = lab.ok(["run", "-d", "--agent", "fake", "--name", "bot"]);
     let gate = lab.dir().join("gate");
@@ -95,7 +95,7 @@ fn a_file_is_named_after_the_session_and_never_overwritten_without_force() {
     lab.ok(["send", "--wait", "bot", "more"]);
     let refused = lab.berth(["export", "bot", "-o", &into]);
     assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{refused:?}");
-    assert!(refused.err.contains("is there already"), "{refused:?}");
+    assert!(refused.err.contains("exists already"), "{refused:?}");
     assert_eq!(std::fs::read_to_string(&path).expect("the file"), first, "untouched");
     lab.ok(["export", "bot", "-o", &into, "--force"]);
     assert!(std::fs::read_to_string(&path).expect("the file").contains("ECHO: more"));
@@ -110,7 +110,7 @@ fn a_file_is_named_after_the_session_and_never_overwritten_without_force() {
 }
 
 #[test]
-fn of_a_damaged_session_what_can_be_read_is_written_and_the_exit_is_1() {
+fn the_readable_part_of_a_damaged_session_is_written_and_the_exit_is_1() {
     let lab = lab();
     let id = talked(&lab, "hurt", &["the first words", "the second words", "the third words"]);
     lab.ok(["stop", &id]);
@@ -161,14 +161,14 @@ fn an_exported_file_can_be_read_by_its_owner_alone() {
     let mode = || std::fs::metadata(file).expect("a file").permissions().mode() & 0o777;
     lab.ok(["export", "bot", "-o", file]);
     assert_eq!(mode(), 0o600);
-    // Also where one that everybody could read is replaced.
+    // A file that all users could read before gets its narrow mode when it is replaced.
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o644)).expect("our own file");
     lab.ok(["export", "bot", "-o", file, "--force"]);
     assert_eq!(mode(), 0o600);
 }
 
 #[test]
-fn b5_a_terminal_is_exported_with_the_space_that_moves_of_the_cursor_left() {
+fn a_terminal_is_exported_with_the_space_that_moves_of_the_cursor_left() {
     let lab = lab();
     said(&lab, "term", &["say:fix\\e[1Cthe\\e[1Clogin\\e[2Gx\\r\\nnext\\n"]);
     let text = lab.ok(["export", "term", "--format", "md"]);
@@ -176,7 +176,7 @@ fn b5_a_terminal_is_exported_with_the_space_that_moves_of_the_cursor_left() {
 }
 
 #[test]
-fn b5_an_agent_with_an_interface_of_its_own_is_exported_from_its_own_record() {
+fn an_agent_with_an_interface_of_its_own_is_exported_from_its_own_record() {
     for (agent, record) in [
         ("claude", include_str!("records/claude-2.1.325.jsonl")),
         ("codex", include_str!("records/codex-0.166.0.jsonl")),
@@ -184,7 +184,7 @@ fn b5_an_agent_with_an_interface_of_its_own_is_exported_from_its_own_record() {
         let lab = lab();
         with_record(&lab, agent, record, "say:painted\\n");
         let text = lab.ok(["export", "tui", "--format", "md"]);
-        assert!(text.contains("From the agent's own record"), "{agent}: {text}");
+        assert!(text.contains("From the agent's transcript"), "{agent}: {text}");
         assert!(text.contains("\n> needle THINK TOOL echo needle-from-tool\n"), "{agent}: {text}");
         assert!(text.contains("<details>") && text.contains("TOOLDONE "), "{agent}: {text}");
         assert!(!text.contains("## Output") && !text.contains("<system-reminder>"), "{agent}: {text}");

@@ -1,4 +1,4 @@
-//! `berth grep`: what is found, where it is said to be, and what is not printed.
+//! `berth grep`: its matches, their places, and the bytes that are not printed.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -21,7 +21,7 @@ fn g5_words_are_found_in_prompts_answers_tools_and_on_terminals() {
     assert_eq!(found.lines().collect::<Vec<_>>(), expected, "newest first, once each");
     let tools = lab.ok(["grep", "make-world", "bot"]);
     assert!(tools.lines().any(|line| line.starts_with("bot.2:") && !line.contains(":prompt:")), "{tools}");
-    // What stands in front is what one goes on with.
+    // The prefix of a match works as the argument of the next command.
     assert!(lab.ok(["turn", "bot.1"]).contains("hello world"));
     assert!(lab.ok(["output", "term", "--from", "0"]).contains("plain hel"));
 }
@@ -39,7 +39,7 @@ fn escapes_of_json_neither_hide_nor_make_a_match() {
 }
 
 #[test]
-fn what_was_found_does_nothing_to_a_terminal() {
+fn matches_contain_no_terminal_control_bytes() {
     let lab = lab();
     said(&lab, "term", &["say:\\e]0;evil\\x07needle\\e[2J\\x9b2J\\e[31m red\\n"]);
     talked(&lab, "bot", &["sh:printf '\\033[2Jneedle\\007'"]);
@@ -50,7 +50,7 @@ fn what_was_found_does_nothing_to_a_terminal() {
         assert!(!out.stdout.contains(&0x9b), "{args:?}: {out:?}");
     }
     assert!(lab.ok(["grep", "evil|needle", "term"]).contains("needle"));
-    assert_eq!(lab.berth(["grep", "evil", "term"]).code, 1, "a title is no text");
+    assert_eq!(lab.berth(["grep", "evil", "term"]).code, 1, "a title is not part of the text");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn one_session_is_searched_if_the_flag_names_it_and_all_if_it_is_only_current() 
     assert_eq!(String::from_utf8_lossy(&at.stdout), "one\n");
     let both = lab.berth(["grep", "needle", "other", "--session", "one"]);
     assert_eq!(both.code, 2, "{both:?}");
-    assert!(both.err.contains("both say which session is meant"), "{both:?}");
+    assert!(both.err.contains("both name a session"), "{both:?}");
     assert_eq!(lab.berth(["grep", "needle", "--session", "nobody"]).code, 3);
 }
 
@@ -183,7 +183,7 @@ fn a_damaged_session_is_searched_as_far_as_it_can_be_read_and_said_to_be_damaged
 }
 
 #[test]
-fn a_reader_who_has_enough_ends_the_search() {
+fn a_reader_that_closes_the_pipe_ends_the_search() {
     let lab = lab();
     // More than a pipe holds.
     let id = said(&lab, "much", &["say:begin\\n"]);
@@ -205,7 +205,7 @@ fn a_reader_who_has_enough_ends_the_search() {
 }
 
 #[test]
-fn a_line_of_many_megabytes_and_bytes_that_are_no_text_are_searched() {
+fn a_line_of_many_megabytes_and_bytes_that_are_not_text_are_searched() {
     let lab = lab();
     let id = said(&lab, "odd", &["say:begin\\n"]);
     let output = lab.session_dir(&id).join("output");

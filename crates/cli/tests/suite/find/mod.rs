@@ -1,4 +1,4 @@
-//! Finding something again, and taking it away: `berth grep` and `berth export` from the outside.
+//! Finding text again, and taking it away: `berth grep` and `berth export` from the outside.
 
 mod cast;
 mod export;
@@ -6,15 +6,15 @@ mod grep;
 
 use std::path::PathBuf;
 
-use berth_harness::{Lab, wait_until};
+use berth_harness::{TestEnvironment, wait_until};
 
 /// A lab whose config file has the agent `fake`, which takes turns.
-fn lab() -> Lab {
-    Lab::with_agent(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// A session that has said this on its terminal, and ended.
-fn said(lab: &Lab, name: &str, script: &[&str]) -> String {
+fn said(lab: &TestEnvironment, name: &str, script: &[&str]) -> String {
     let id = lab.start_with(&["--name", name], &[script, &["exit:0"]].concat());
     assert_eq!(lab.berth(["wait", &id]).code, 0);
     wait_until("the keeper's end", || lab.show(&id)["keeper_pid"].is_null());
@@ -22,7 +22,7 @@ fn said(lab: &Lab, name: &str, script: &[&str]) -> String {
 }
 
 /// A session with an agent that takes turns, and these prompts answered.
-fn talked(lab: &Lab, name: &str, prompts: &[&str]) -> String {
+fn talked(lab: &TestEnvironment, name: &str, prompts: &[&str]) -> String {
     let id = lab.ok(["run", "-d", "--agent", "fake", "--name", name]);
     for prompt in prompts {
         lab.ok(["send", "--wait", &id, prompt]);
@@ -30,8 +30,8 @@ fn talked(lab: &Lab, name: &str, prompts: &[&str]) -> String {
     id
 }
 
-/// A running session `tui` with an agent's own terminal interface, which says this, and with the agent's own record.
-fn with_record(lab: &Lab, agent: &str, record: &str, says: &str) {
+/// A running session `tui` with an agent's own terminal interface, which says this, and with the agent's transcript.
+fn with_record(lab: &TestEnvironment, agent: &str, record: &str, says: &str) {
     let native = "0b6e5c1e-6f0f-4b43-9c0e-2f6f0c3c9d10";
     let home = lab.dir().join(agent);
     let (variable, file) = match agent {
@@ -52,7 +52,7 @@ fn with_record(lab: &Lab, agent: &str, record: &str, says: &str) {
 }
 
 /// Damages the journal of a session behind its first events.
-fn hurt(lab: &Lab, id: &str) -> PathBuf {
+fn hurt(lab: &TestEnvironment, id: &str) -> PathBuf {
     let segment = lab.session_dir(id).join("journal").join("00000000000000000001.log");
     let mut bytes = std::fs::read(&segment).expect("the segment");
     let at = bytes.len() * 3 / 4;

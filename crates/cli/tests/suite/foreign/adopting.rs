@@ -1,18 +1,18 @@
-//! `berth adopt`: 0 or 1 writer at every instant, whoever is there and whatever dies (B11, B14).
+//! `berth adopt`: at most one writer at every instant, with foreign writers and if any process dies (B11, B14).
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use berth_harness::{said, wait_until};
-use berth_host::identity::{Identity, Verdict};
+use berth_host::identity::{ProcessIdentity, ProcessLiveness};
 use rustix::process::Signal;
 
 use crate::common::is_alive;
-use crate::foreign::{World, id};
+use crate::foreign::{ForeignFixture, id};
 
 #[test]
-fn b11_who_has_it_open_is_named_and_nothing_is_made() {
-    let world = World::new();
+fn b11_a_foreign_writer_is_named_and_no_session_is_made() {
+    let world = ForeignFixture::new();
     world.claude(&id('a'), "mend the login page", 1);
     let mut open = world.open(&id('a'));
     let said = world.berth(&["adopt", "aaaa", "--tui", "--detach"]);
@@ -24,7 +24,7 @@ fn b11_who_has_it_open_is_named_and_nothing_is_made() {
 
 #[test]
 fn b14_a_taken_conversation_is_free_before_it_is_written_here() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     world.claude(&id('a'), "mend the login page", 1);
     let mut open = world.open(&id('a'));
     let session = world.ok(&["adopt", "aaaa", "--tui", "--detach", "--take", "--name", "login"]);
@@ -46,8 +46,8 @@ fn b14_a_taken_conversation_is_free_before_it_is_written_here() {
 }
 
 #[test]
-fn b14_taken_is_who_was_named_and_nobody_who_came_since() {
-    let world = World::new();
+fn b14_take_ends_the_named_processes_and_none_that_came_since() {
+    let world = ForeignFixture::new();
     world.claude(&id('a'), "mend the login page", 1);
     let (mut first, mut second) = (world.open(&id('a')), world.open(&id('a')));
     let take = |pids: &str| {
@@ -56,7 +56,7 @@ fn b14_taken_is_who_was_named_and_nobody_who_came_since() {
     let refused = take(&first.pid().to_string());
     assert!(refused.code == 4 && refused.err.contains(&format!("pid {}", second.pid())), "{refused:?}");
     assert!(!first.is_gone() && !second.is_gone() && world.sessions().is_empty(), "{refused:?}");
-    // It is looked again with the conversation's lock held, and there, too, only who was named is ended.
+    // The check is repeated with the conversation's lock held, and there, as before, only named processes are ended.
     world.ok(&["adopt", "aaaa", "--tui", "--detach", "--name", "login", "--take"]);
     assert!(first.is_gone() && second.is_gone());
     world.ok(&["stop", "login"]);
@@ -70,15 +70,15 @@ fn b14_taken_is_who_was_named_and_nobody_who_came_since() {
 }
 
 #[test]
-fn b14_who_waits_goes_on_when_it_is_closed_and_not_before() {
-    let world = World::new();
+fn b14_adopt_with_wait_goes_on_when_the_conversation_is_closed_and_not_before() {
+    let world = ForeignFixture::new();
     world.claude(&id('a'), "mend the login page", 1);
     let open = world.open(&id('a'));
     let late = world.berth(&["adopt", "aaaa", "--tui", "--detach", "--wait", "--timeout", "200ms"]);
     assert!(late.code == 6 && late.err.contains("waiting for claude, pid "), "{late:?}");
     let mut waiting = world.spawn(&["adopt", "aaaa", "--tui", "--detach", "--wait"]);
     let pid = waiting.id();
-    // It sleeps in the kernel until the other one ends.
+    // The command sleeps in the kernel until the other process ends.
     wait_until("it to wait", || {
         std::fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|place| place.contains("poll"))
     });
@@ -91,9 +91,9 @@ fn b14_who_waits_goes_on_when_it_is_closed_and_not_before() {
 }
 
 #[test]
-fn b14_what_dies_on_the_way_leaves_a_conversation_that_can_be_adopted() {
+fn b14_a_command_that_dies_on_the_way_leaves_a_conversation_that_can_be_adopted() {
     for point in ["claimed", "starting", "started"] {
-        let world = World::new();
+        let world = ForeignFixture::new();
         world.claude(&id('a'), "mend the login page", 1);
         let mut open = world.open(&id('a'));
         let mut command = world.command(&["adopt", "aaaa", "--tui", "--detach", "--take"]);
@@ -106,29 +106,31 @@ fn b14_what_dies_on_the_way_leaves_a_conversation_that_can_be_adopted() {
     }
 }
 
-/// Starts a process that carries what Claude Code gives to what it starts, in a session of its own. A leader of a group
-/// cannot begin a session, so setsid makes another process and ends: an orphan, as a killed agent leaves it.
-fn leave(world: &World, agent: u32, command: &[&str]) {
+/// Starts a process that carries the marks Claude Code gives to its children, in a session of its own. A leader of a
+/// group cannot begin a session, so setsid makes another process and ends: an orphan, as a killed agent leaves it.
+fn leave(world: &ForeignFixture, agent: u32, command: &[&str]) {
     let mut child = Command::new("setsid");
     child.args(command).envs(world.env()).process_group(0);
     child.env("CLAUDE_CODE_SESSION_ID", id('a')).env("CLAUDE_PID", agent.to_string());
     assert!(child.status().expect("setsid can be started").success());
 }
 
-/// What was left in a world. Ended with the test, however that ends.
-struct Left<'a>(&'a World);
+/// A process that was left in a world. Ended with the test, however that ends.
+struct LeftoverGuard<'a>(&'a ForeignFixture);
 
-impl Left<'_> {
+impl LeftoverGuard<'_> {
     /// All that carry the mark.
-    fn all(&self) -> Vec<Identity> {
+    fn all(&self) -> Vec<ProcessIdentity> {
         let home = self.0.lab.dir().display().to_string();
-        let mut found = berth_host::tree::with_mark("HOME", &home).expect("/proc").processes;
-        found.retain(|one| matches!(berth_host::tree::variables(one.pid, ["CLAUDE_PID"]), Ok([Some(_)])));
+        let mut found = berth_host::process_tree::with_mark("HOME", &home).expect("/proc").processes;
+        found.retain(|one| {
+            matches!(berth_host::process_tree::variables(one.pid, ["CLAUDE_PID"]), Ok([Some(_)]))
+        });
         found
     }
 
-    /// Those of this name that lead a session: they have begun their program.
-    fn leaders(&self, name: &str) -> Vec<Identity> {
+    /// Processes of this name that lead a session: they have begun their program.
+    fn leaders(&self, name: &str) -> Vec<ProcessIdentity> {
         let mut found = self.all();
         found.retain(|one| {
             let stat = berth_host::identity::stat(one.pid);
@@ -138,10 +140,10 @@ impl Left<'_> {
     }
 }
 
-impl Drop for Left<'_> {
+impl Drop for LeftoverGuard<'_> {
     fn drop(&mut self) {
         for one in self.all() {
-            if let Verdict::Alive(pidfd) = one.check() {
+            if let ProcessLiveness::Alive(pidfd) = one.check() {
                 let _ = pidfd.signal(Signal::KILL.as_raw());
             }
         }
@@ -149,8 +151,8 @@ impl Drop for Left<'_> {
 }
 
 #[test]
-fn a_tool_that_a_killed_agent_left_is_ended_first_and_what_may_be_meant_to_stay_is_not() {
-    let world = World::new();
+fn a_tool_that_a_killed_agent_left_is_ended_first_and_a_daemon_is_not() {
+    let world = ForeignFixture::new();
     world.claude(&id('a'), "mend the login page", 1);
     let mut dead = Command::new("true").spawn().expect("true can be started");
     let dead_pid = dead.id();
@@ -158,23 +160,23 @@ fn a_tool_that_a_killed_agent_left_is_ended_first_and_what_may_be_meant_to_stay_
     let wrapped = ": .claude/shell-snapshots/snapshot-bash-1.sh; sleep 1000; true";
     leave(&world, dead_pid, &["bash", "-c", wrapped]);
     leave(&world, dead_pid, &["sleep", "1001"]);
-    // Its agent lives: it is nobody's orphan.
+    // Its agent lives, so it is not an orphan.
     leave(&world, std::process::id(), &["bash", "-c", wrapped]);
-    let left = Left(&world);
+    let left = LeftoverGuard(&world);
     wait_until("them to run", || left.leaders("bash").len() == 2 && left.leaders("sleep").len() == 1);
     let shells = left.leaders("bash");
     let daemon = left.leaders("sleep").remove(0);
     let session = world.ok(&["adopt", "aaaa", "--tui", "--detach"]);
-    let alive: Vec<&Identity> = shells.iter().filter(|one| is_alive(one)).collect();
+    let alive: Vec<&ProcessIdentity> = shells.iter().filter(|one| is_alive(one)).collect();
     assert_eq!(alive.len(), 1, "one of the two had a dead agent");
-    let [agent] = berth_host::tree::variables(alive[0].pid, ["CLAUDE_PID"]).expect("our own");
+    let [agent] = berth_host::process_tree::variables(alive[0].pid, ["CLAUDE_PID"]).expect("our own");
     assert_eq!(agent, Some(std::process::id().to_string()));
-    assert!(is_alive(&daemon), "what may be meant to stay was ended");
+    assert!(is_alive(&daemon), "a process that may be meant to stay was ended");
     let log = world.ok(&["log", &session]);
-    let ended = log.find("ended what an agent that was killed left running").expect(&log);
+    let ended = log.find("ended processes that a killed agent left running").expect(&log);
     assert!(ended < log.find("run 1 starting").expect(&log), "{log}");
     assert!(log.contains("left alone, because it may be meant to stay: pid "), "{log}");
     world.ok(&["stop", &session]);
     world.ok(&["adopt", "aaaa", "--detach", "--take"]);
-    assert!(is_alive(&daemon), "--take is said of who has the conversation open, and of nobody else");
+    assert!(is_alive(&daemon), "--take is about processes that have the conversation open, and no other");
 }

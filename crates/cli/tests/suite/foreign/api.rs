@@ -1,16 +1,16 @@
-//! The same over HTTP: what the command line can do, a program can.
+//! Foreign conversations over HTTP: a program can do all that the command line can.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use berth_harness::{Gateway, request, wait_until};
+use berth_harness::{GatewayProcess, request, wait_until};
 use serde_json::json;
 
-use crate::foreign::{World, id, ids};
+use crate::foreign::{ForeignFixture, id, ids};
 
 /// A gateway that looks where the world's agents keep their conversations.
-fn serve(world: &World) -> Gateway {
+fn serve(world: &ForeignFixture) -> GatewayProcess {
     let variables = world.env();
     let variables: Vec<(&str, String)> =
         variables.iter().map(|(name, value)| (*name, value.display().to_string())).collect();
@@ -21,7 +21,7 @@ fn serve(world: &World) -> Gateway {
 
 #[test]
 fn everything_about_foreign_conversations_can_be_asked_over_http() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     world.claude(&id('a'), "mend the login page", 1);
     world.claude(&id('b'), "write a poem", 2);
     let open = world.open(&id('b'));
@@ -61,7 +61,7 @@ fn everything_about_foreign_conversations_can_be_asked_over_http() {
 
 #[test]
 fn b6_the_transcript_of_imported_and_terminal_sessions_has_what_the_agents_own_record_has() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     let file = world.claude(&id('a'), "mend the login page", 1);
     world.claude(&id('b'), "sing a song", 2);
     let mut more = File::options().append(true).open(&file).expect("the record");
@@ -106,7 +106,7 @@ fn b6_the_transcript_of_imported_and_terminal_sessions_has_what_the_agents_own_r
 
 #[test]
 fn a_send_token_adopts_and_imports_only_conversations_of_directories_that_the_owner_chose() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     world.claude(&id('a'), "mend the login page", 1);
     let variables = world.env();
     let variables: Vec<(&str, String)> =
@@ -147,7 +147,7 @@ fn read_bytes(pid: u32) -> u64 {
 
 #[test]
 fn a_transcript_of_20_gib_is_refused_before_it_is_read_and_the_list_still_has_it() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     let file = world.claude(&id('a'), "mend the login page", 1);
     world.claude(&id('b'), "write a poem", 2);
     stretch(&file, 20 << 30);
@@ -169,7 +169,7 @@ fn a_transcript_of_20_gib_is_refused_before_it_is_read_and_the_list_still_has_it
 #[test]
 fn a_transcript_is_read_no_further_once_its_client_has_left() {
     const SIZE: u64 = 1000 << 20;
-    let world = World::new();
+    let world = ForeignFixture::new();
     let file = world.claude(&id('a'), "mend the login page", 1);
     world.claude(&id('b'), "write a poem", 2);
     stretch(&file, SIZE);
@@ -187,5 +187,5 @@ fn a_transcript_is_read_no_further_once_its_client_has_left() {
     drop(leaving);
     assert!(gateway.get(&format!("/v1/foreign/claude/{}/check", id('b'))).ok()["is_clean"] == true);
     let read = read_bytes(gateway.pid()) - before;
-    assert!(read < SIZE, "{read} bytes were read, although nobody waited");
+    assert!(read < SIZE, "{read} bytes were read, although no client waited");
 }

@@ -1,19 +1,19 @@
-//! `berth import`.
+//! `berth import`: conversations become sessions, each with its history and its age.
 
 use std::fs;
 use std::process::Child;
 
-use berth_harness::{Said, said};
+use berth_harness::{CommandOutput, said};
 
-use crate::foreign::{World, id};
+use crate::foreign::{ForeignFixture, id};
 
-fn ended(child: Child) -> Said {
+fn ended(child: Child) -> CommandOutput {
     said(child.wait_with_output().expect("our own child"))
 }
 
 #[test]
 fn an_imported_conversation_is_a_stopped_session_that_grep_finds() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     let file = world.claude(&id('a'), "mend the login page", 72);
     let before = (
         fs::read(&file).expect("a file"),
@@ -38,7 +38,7 @@ fn an_imported_conversation_is_a_stopped_session_that_grep_finds() {
     let foreign = world.json(&["transcript", "ls", "--json"]);
     assert_eq!(show["created_at"], foreign[0]["began_at"]);
     assert_eq!(show["last_activity_at"], foreign[0]["last_activity_at"]);
-    assert!(world.ok(&["ls", "--ids"]).is_empty(), "what is old is not in the way");
+    assert!(world.ok(&["ls", "--ids"]).is_empty(), "an old session is not in the way");
     let found = world.ok(&["grep", "answer to mend"]);
     assert!(found.starts_with("mend-the-login-page:"), "{found}");
     let again = world.berth(&["import", &id('a')]);
@@ -54,15 +54,15 @@ fn an_imported_conversation_is_a_stopped_session_that_grep_finds() {
 }
 
 #[test]
-fn what_was_imported_outlives_the_agents_own_file() {
-    let world = World::new();
+fn an_imported_conversation_outlives_the_agents_own_file() {
+    let world = ForeignFixture::new();
     let file = world.claude(&id('a'), "mend the login page", 72);
     let bytes = fs::read(&file).expect("a file");
     world.ok(&["import", &id('a'), "--name", "fix"]);
     fs::remove_file(&file).expect("the agent cleans up");
     assert_eq!(world.ok(&["restore", "fix", "--history"]), file.display().to_string());
     assert_eq!(fs::read(&file).expect("it is back"), bytes);
-    // Not if nobody wants copies.
+    // No copy is kept if the config switches copies off.
     let config = fs::read_to_string(world.lab.config()).expect("a config file");
     fs::write(world.lab.config(), config + "[history]\nkeep = \"off\"\n").expect("a config file");
     world.claude(&id('b'), "other", 72);
@@ -72,7 +72,7 @@ fn what_was_imported_outlives_the_agents_own_file() {
 
 #[test]
 fn names_that_are_taken_get_a_number_and_words_that_are_none_the_directory() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     world.claude(&id('a'), "write a poem", 1);
     world.claude(&id('b'), "write a poem", 2);
     world.claude(&id('c'), "詩を書く", 3);
@@ -84,8 +84,8 @@ fn names_that_are_taken_get_a_number_and_words_that_are_none_the_directory() {
 }
 
 #[test]
-fn what_cannot_be_imported_is_told_and_keeps_no_other_from_it() {
-    let world = World::new();
+fn a_conversation_that_cannot_be_imported_is_reported_and_the_others_are_imported() {
+    let world = ForeignFixture::new();
     world.claude(&id('a'), "whole", 1);
     world.claude(&id('b'), "open", 1);
     let open = world.open(&id('b'));
@@ -93,7 +93,7 @@ fn what_cannot_be_imported_is_told_and_keeps_no_other_from_it() {
     fs::write(dir.join(format!("{}.jsonl", id('c'))), [0; 100]).expect("a file");
     let said = world.berth(&["import", "--all"]);
     assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.err.contains("1 imported, 2 left as they are"), "{said:?}");
+    assert!(said.err.contains("1 imported, 2 skipped"), "{said:?}");
     assert!(said.out.contains(&format!("pid {}", open.pid())), "{said:?}");
     assert_eq!(world.sessions().len(), 1);
     let named = world.berth(&["import", &id('b')]);
@@ -106,7 +106,7 @@ fn what_cannot_be_imported_is_told_and_keeps_no_other_from_it() {
 
 #[test]
 fn imports_at_the_same_time_make_one_session_of_each() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     for digit in "abcdef".chars() {
         world.claude(&id(digit), &format!("conversation {digit}{digit}"), 1);
     }
@@ -120,7 +120,7 @@ fn imports_at_the_same_time_make_one_session_of_each() {
 
 #[test]
 fn an_imported_conversation_whose_directory_is_gone_is_kept_and_says_so_when_resumed() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     let file = world.claude(&id('a'), "in a place that is no more", 1);
     let text = fs::read_to_string(&file).expect("a file");
     let gone = world.work("gone").display().to_string();

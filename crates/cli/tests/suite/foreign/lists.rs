@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use crate::foreign::{World, id, ids};
+use crate::foreign::{ForeignFixture, id, ids};
 
 #[test]
-fn what_was_had_without_berth_is_listed_with_who_has_it_open_first() {
-    let world = World::new();
+fn conversations_had_without_berth_are_listed_and_the_open_ones_come_first() {
+    let world = ForeignFixture::new();
     world.claude(&id('a'), "mend the login page", 5);
     world.claude(&id('b'), "write a poem", 1);
     world.claude(&id('c'), "the oldest one", 90);
@@ -34,8 +34,8 @@ fn what_was_had_without_berth_is_listed_with_who_has_it_open_first() {
 }
 
 #[test]
-fn who_has_one_open_is_told_by_its_hooks_and_by_the_lock_of_codex() {
-    let world = World::new();
+fn hooks_and_the_lock_of_codex_tell_which_process_has_a_conversation_open() {
+    let world = ForeignFixture::new();
     world.claude(&id('a'), "told by a hook", 5);
     let rollout = format!("sessions/2026/11/16/rollout-2026-11-16T08-00-00-{}.jsonl", id('d'));
     let rollout = world.account("codex").join(rollout);
@@ -67,7 +67,7 @@ fn who_has_one_open_is_told_by_its_hooks_and_by_the_lock_of_codex() {
 
 #[test]
 fn another_config_directory_is_another_account() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     world.claude(&id('a'), "mine", 1);
     let mut command = world.command(&["ls", "--foreign", "--json"]);
     let other = command.env("CLAUDE_CONFIG_DIR", world.lab.dir().join("other")).output().expect("berth");
@@ -75,8 +75,8 @@ fn another_config_directory_is_another_account() {
 }
 
 #[test]
-fn what_is_broken_is_listed_and_keeps_no_other_from_it() {
-    let world = World::new();
+fn a_broken_transcript_is_listed_and_does_not_hide_the_others() {
+    let world = ForeignFixture::new();
     world.claude(&id('a'), "whole", 1);
     let dir = world.account("claude").join("projects/-project");
     fs::write(dir.join(format!("{}.jsonl", id('b'))), "").expect("a file");
@@ -92,7 +92,7 @@ fn what_is_broken_is_listed_and_keeps_no_other_from_it() {
 
 #[test]
 fn a_conversation_can_be_read_by_its_id_and_by_its_file() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     let file = world.claude(&id('a'), "mend the login page", 5);
     let by_id = world.ok(&["transcript", "show", "aaaa"]);
     assert!(by_id.contains("> mend the login page\n"), "{by_id}");
@@ -109,10 +109,10 @@ fn a_conversation_can_be_read_by_its_id_and_by_its_file() {
     assert_eq!(world.json(&["ls", "--foreign", "--json"]), serde_json::json!([]));
 }
 
-/// Of each no more is looked at than its name, and of those that are shown the beginning and the end.
+/// The list reads only the name of each file, and the beginning and the end of those that are shown.
 #[test]
 fn three_thousand_conversations_are_listed_at_once() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     let one = fs::read(world.claude(&id('a'), "the first", 1)).expect("a file");
     let dir = world.account("claude").join("projects/-project");
     for number in 0..3000 {

@@ -1,7 +1,7 @@
 //! Conversations had without berth, from the outside: files as Claude Code and Codex write them, in directories of a
 //! test's own, and processes that have them open.
 //!
-//! With the real agents: `tests/real/agents/foreign.rs`. Start with [`World`].
+//! With the real agents: `tests/real/agents/foreign.rs`. Start with [`ForeignFixture`].
 
 mod adopting;
 mod api;
@@ -15,18 +15,18 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use berth_harness::{Lab, Said, said};
-use berth_host::identity::Identity;
+use berth_harness::{CommandOutput, ProcessKillGuard, TestEnvironment, said};
+use berth_host::identity::ProcessIdentity;
 use serde_json::{Value, json};
 
 /// A state directory, and an account of agents beside it.
-struct World {
-    lab: Lab,
+struct ForeignFixture {
+    lab: TestEnvironment,
 }
 
-impl World {
+impl ForeignFixture {
     fn new() -> Self {
-        let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+        let lab = TestEnvironment::new(env!("CARGO_BIN_EXE_berth"));
         let world = Self { lab };
         for dir in [world.account("claude"), world.account("codex"), world.work("project")] {
             fs::create_dir_all(dir).expect("a directory");
@@ -62,7 +62,7 @@ impl World {
         command
     }
 
-    fn berth(&self, args: &[&str]) -> Said {
+    fn berth(&self, args: &[&str]) -> CommandOutput {
         said(self.command(args).output().expect("berth can be started"))
     }
 
@@ -118,19 +118,19 @@ impl World {
     }
 
     /// A process that Claude Code's own list says has a conversation open. It ends when it is asked to.
-    fn open(&self, id: &str) -> Open {
+    fn open(&self, id: &str) -> ConversationProcess {
         let child = Command::new("sleep").arg("1000").spawn().expect("sleep can be started");
-        let identity = Identity::of(child.id()).expect("it runs");
+        let identity = ProcessIdentity::of(child.id()).expect("it runs");
         let dir = self.account("claude").join("sessions");
         fs::create_dir_all(&dir).expect("a directory");
         let entry =
             json!({"pid": identity.pid, "sessionId": id, "procStart": identity.start_ticks.to_string()});
         fs::write(dir.join(format!("{}.json", identity.pid)), entry.to_string()).expect("an entry");
-        Open { child, identity }
+        ConversationProcess { child: ProcessKillGuard::new(child), identity }
     }
 
     /// A process under an agent's name that did this, and stays until it is ended.
-    fn shell(&self, name: &str, script: &str) -> Open {
+    fn shell(&self, name: &str, script: &str) -> ConversationProcess {
         let program = self.lab.dir().join(name);
         let _ = std::os::unix::fs::symlink("/bin/sh", &program);
         let mut command = Command::new(&program);
@@ -139,8 +139,8 @@ impl World {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
         let mut ready = [0; 6];
         child.stdout.as_mut().expect("a pipe").read_exact(&mut ready).expect("its word");
-        let identity = Identity::of(child.id()).expect("it runs");
-        Open { child, identity }
+        let identity = ProcessIdentity::of(child.id()).expect("it runs");
+        ConversationProcess { child: ProcessKillGuard::new(child), identity }
     }
 
     fn sessions(&self) -> Vec<String> {
@@ -148,27 +148,20 @@ impl World {
     }
 }
 
-/// Somebody who has a conversation open.
-struct Open {
-    child: Child,
-    identity: Identity,
+/// A process that has a conversation open.
+struct ConversationProcess {
+    child: ProcessKillGuard,
+    identity: ProcessIdentity,
 }
 
-impl Open {
+impl ConversationProcess {
     fn pid(&self) -> u32 {
         self.identity.pid
     }
 
-    /// Whether it ended, and is collected then.
+    /// True if the process ended; collects it then.
     fn is_gone(&mut self) -> bool {
         self.child.try_wait().expect("our own child").is_some()
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -1,12 +1,12 @@
-//! What a sweep does about what is not ours: nothing, and it says so once (F13, F14, G6).
+//! A sweep leaves processes and conversations that are not ours alone, and reports them once (F13, F14, G6).
 
 use std::fs;
 
-use crate::foreign::{World, id};
+use crate::foreign::{ForeignFixture, id};
 
 #[test]
-fn f14_what_was_imported_just_now_is_kept_however_old_it_is() {
-    let world = World::new();
+fn f14_a_conversation_imported_just_now_is_kept_however_old_it_is() {
+    let world = ForeignFixture::new();
     let config = fs::read_to_string(world.lab.config()).expect("a config");
     fs::write(world.lab.config(), format!("[policy]\narchive_after = \"1h\"\n\n{config}")).expect("a config");
     let file = world.claude(&id('a'), "mend the login page", 24 * 400);
@@ -23,7 +23,7 @@ fn f14_what_was_imported_just_now_is_kept_however_old_it_is() {
 
 #[test]
 fn g6_an_agent_with_no_session_is_told_of_once_and_left_alone() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     world.claude(&id('a'), "mend the login page", 1);
     let mut open = world.open(&id('a'));
     let first = world.json(&["sweep", "--json"]);
@@ -32,6 +32,6 @@ fn g6_an_agent_with_no_session_is_told_of_once_and_left_alone() {
     assert!(told["command"].as_str().is_some_and(|command| command.contains("sleep 1000")), "{told}");
     assert!(told["guess"].as_str().is_some_and(|guess| guess.starts_with("a process ")), "{told}");
     let again = world.ok(&["sweep"]);
-    assert!(again.contains("1 told of before"), "{again}");
+    assert!(again.contains("1 reported before"), "{again}");
     assert!(!open.is_gone());
 }

@@ -1,4 +1,4 @@
-//! `berth transcript`: looked at, drawn, copied, by whatever name, and never written.
+//! `berth transcript`: looked at, drawn and copied, under each of its names, and never written.
 
 use std::fs;
 use std::io::Read;
@@ -8,10 +8,10 @@ use std::process::Stdio;
 
 use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
 
-use crate::foreign::{World, id};
+use crate::foreign::{ForeignFixture, id};
 
-/// What two really wrote at once.
-fn two_writers(world: &World) -> PathBuf {
+/// A transcript that two real processes wrote at once.
+fn two_writers(world: &ForeignFixture) -> PathBuf {
     let real =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../transcript/tests/real/claude/two-writers.jsonl");
     let path = world.work("talk.jsonl");
@@ -20,7 +20,7 @@ fn two_writers(world: &World) -> PathBuf {
 }
 
 /// A thread of Codex; its file.
-fn codex(world: &World, digit: char) -> PathBuf {
+fn codex(world: &ForeignFixture, digit: char) -> PathBuf {
     let dir = world.account("codex").join("sessions/2026/11/16");
     fs::create_dir_all(&dir).expect("a directory");
     let line = |kind: &str, payload: String| {
@@ -37,7 +37,7 @@ fn codex(world: &World, digit: char) -> PathBuf {
 
 #[test]
 fn all_of_both_agents_are_checked_and_the_exit_code_says_how_they_are() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     let main = world.claude(&id('a'), "whole", 1);
     codex(&world, 'b');
     let clean = world.berth(&["transcript", "check", "--all"]);
@@ -51,7 +51,7 @@ fn all_of_both_agents_are_checked_and_the_exit_code_says_how_they_are() {
     let broken = world.berth(&["transcript", "check", "--all"]);
     assert!(broken.code == 12 && broken.out.contains("agent-1.jsonl: 1 fault"), "{broken:?}");
     assert!(broken.err.contains("3 transcripts: 2 clean, 1 broken"), "{broken:?}");
-    // What cannot be read keeps nobody from the rest.
+    // A transcript that cannot be read does not keep the others from being checked.
     fs::create_dir(main.with_file_name(format!("{}.jsonl", id('c')))).expect("a directory");
     let unread = world.berth(&["transcript", "check", "--all", "--json"]);
     assert_eq!(unread.code, 1, "{unread:?}");
@@ -62,10 +62,10 @@ fn all_of_both_agents_are_checked_and_the_exit_code_says_how_they_are() {
 
 #[test]
 fn the_first_report_is_printed_before_the_last_file_is_looked_at() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     assert_eq!(world.json(&["transcript", "check", "--all", "--json"]), serde_json::json!([]));
     let talk = fs::read(world.claude(&id('a'), "list", 1)).expect("a file");
-    // So many that their reports do not fit into a pipe: it goes on only while somebody reads.
+    // So many that their reports do not fit into a pipe: the command goes on only while its output is read.
     let files: Vec<PathBuf> = (0..1000).map(|number| world.work(&format!("{number}.jsonl"))).collect();
     files.iter().for_each(|file| fs::write(file, &talk).expect("a file"));
     let mut command = world.command(&["transcript", "check", "--json"]);
@@ -83,8 +83,8 @@ fn the_first_report_is_printed_before_the_last_file_is_looked_at() {
 }
 
 #[test]
-fn a_tool_of_somebody_who_has_it_open_is_at_work_and_one_of_the_dead_broke_off() {
-    let world = World::new();
+fn a_tool_without_result_is_at_work_while_a_process_has_the_transcript_open_and_interrupted_after() {
+    let world = ForeignFixture::new();
     let file = world.claude(&id('a'), "list", 1);
     let call = r#"{"type":"assistant","uuid":"a2","parentUuid":"a1","sessionId":"ID","message":{"id":"m","model":"m","content":[{"type":"tool_use","id":"t","name":"Bash","input":{}}]}}"#;
     let text = fs::read_to_string(&file).expect("text") + &call.replace("ID", &id('a')) + "\n";
@@ -95,11 +95,11 @@ fn a_tool_of_somebody_who_has_it_open_is_at_work_and_one_of_the_dead_broke_off()
     let named = format!("claude, pid {}", open.identity.pid);
     let live = world.berth(&["transcript", "check", "--all"]);
     assert!(live.code == 0 && live.out.contains("no result yet") && live.out.contains(&named), "{live:?}");
-    // Its copy has what it had: nobody says that the tool was interrupted.
+    // Its copy has what it had: the repair does not claim that the tool was interrupted.
     let made = world.berth(&repair);
     assert!(made.code == 12 && made.err.contains(&named), "{made:?}");
     assert_eq!(fs::read_to_string(&copy).expect("a copy"), text);
-    // A copy is nobody's, whoever has the original.
+    // A copy has no writer, even while the original is open.
     assert_eq!(world.berth(&["transcript", "check", &copy]).code, 12);
     drop(open);
     assert_eq!(world.berth(&["transcript", "check", "--all"]).code, 12);
@@ -109,9 +109,9 @@ fn a_tool_of_somebody_who_has_it_open_is_at_work_and_one_of_the_dead_broke_off()
 
 #[test]
 fn a_folder_that_cannot_be_listed_keeps_no_other_from_being_checked() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     codex(&world, 'b');
-    // Whoever follows it comes back to it: that stops everybody, whoever they are.
+    // The link points at itself, so listing the folder fails for every user, root included.
     std::os::unix::fs::symlink("projects", world.account("claude").join("projects")).expect("a link");
     let said = world.berth(&["transcript", "check", "--all"]);
     assert!(said.code == 1 && said.err.contains("cannot list"), "{said:?}");
@@ -120,7 +120,7 @@ fn a_folder_that_cannot_be_listed_keeps_no_other_from_being_checked() {
 
 #[test]
 fn branches_are_drawn_beside_what_a_resume_takes() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     let talk = two_writers(&world).display().to_string();
     let mut tree = world.command(&["transcript", "tree", &talk]);
     let said = berth_harness::said(tree.env("TZ", "UTC").output().expect("berth can be started"));
@@ -137,7 +137,7 @@ fn branches_are_drawn_beside_what_a_resume_takes() {
 #[test]
 fn branches_of_branches_are_drawn_however_many_there_are() {
     const DEEP: usize = 24_000;
-    let world = World::new();
+    let world = ForeignFixture::new();
     let line = |number: usize, parent: usize| {
         let parent = if parent == 0 { "null".to_owned() } else { format!("\"{parent}\"") };
         format!(
@@ -156,7 +156,7 @@ fn branches_of_branches_are_drawn_however_many_there_are() {
 
 #[test]
 fn a_conversation_is_found_by_its_file_its_id_or_its_session() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     let file = world.claude(&id('a'), "mend the login page", 1);
     let path = file.display().to_string();
     world.ok(&["import", &id('a'), "--name", "fix"]);
@@ -178,7 +178,7 @@ fn a_conversation_is_found_by_its_file_its_id_or_its_session() {
 
 #[test]
 fn an_original_is_never_opened_for_writing() {
-    let world = World::new();
+    let world = ForeignFixture::new();
     let main = world.claude(&id('a'), "mend the login page", 1);
     let originals = [main.clone(), codex(&world, 'b'), two_writers(&world)];
     let watch = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("a watch");

@@ -1,9 +1,9 @@
 //! The gateway, asked over HTTP. The row of the scenario list is in the name of the test.
 
-use berth_harness::Lab;
+use berth_harness::TestEnvironment;
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
 #[test]
@@ -12,7 +12,8 @@ fn a_gateway_killed_with_sigkill_takes_nothing_along_and_the_next_one_serves_the
     let mut gateway = lab.serve();
     assert_eq!(gateway.get("/healthz").ok()["status"], "ok");
     let id = lab.start_with(&["--name", "fix"], &["hang"]);
-    let known = |gateway: &berth_harness::Gateway| gateway.get("/v1/sessions").ok()["sessions"].clone();
+    let known =
+        |gateway: &berth_harness::GatewayProcess| gateway.get("/v1/sessions").ok()["sessions"].clone();
     assert_eq!(known(&gateway)[0]["id"], id);
     let before = gateway.get("/v1/sessions/fix").ok();
     gateway.kill();

@@ -2,20 +2,20 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use berth_harness::{Lab, wait_until};
+use berth_harness::{TestEnvironment, wait_until};
 use serde_json::{Value, json};
 
 use crate::gateway_auth::{ask, lab, serve, token};
 
 /// The entries of this kind, the oldest first.
-fn entries(lab: &Lab, event: &str) -> Vec<Value> {
+fn entries(lab: &TestEnvironment, event: &str) -> Vec<Value> {
     let text = lab.ok(["audit", "--json", "-n", "10000"]);
     let all = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object"));
     all.filter(|entry| entry["event"] == event).collect()
 }
 
 #[test]
-fn the_audit_log_says_who_made_used_and_revoked_a_token_and_who_was_refused() {
+fn the_audit_log_names_the_maker_user_and_revoker_of_a_token_and_refused_callers() {
     let lab = lab();
     let gateway = serve(&lab);
     let reads = token(&lab, "read", "reads", &[]);
@@ -49,7 +49,7 @@ fn the_audit_log_says_who_made_used_and_revoked_a_token_and_who_was_refused() {
 }
 
 #[test]
-fn a_stranger_who_tries_many_tokens_does_not_fill_the_audit_log() {
+fn a_stranger_that_tries_many_tokens_does_not_fill_the_audit_log() {
     let lab = lab();
     let gateway = serve(&lab);
     for _ in 0..300 {
@@ -64,8 +64,8 @@ fn a_stranger_who_tries_many_tokens_does_not_fill_the_audit_log() {
 }
 
 #[test]
-fn the_audit_log_says_who_answered_what_whoever_it_was() {
-    let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+fn the_audit_log_names_who_answered_each_question_at_the_machine_or_by_token() {
+    let lab = TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"));
     let gateway = serve(&lab);
     lab.ok(["run", "-d", "--agent", "fake", "--name", "fix"]);
     let asks = || lab.show("fix")["turns"]["asks"].as_array().is_some_and(|asks| asks.len() == 1);
@@ -93,7 +93,7 @@ fn the_audit_log_says_who_answered_what_whoever_it_was() {
 }
 
 #[test]
-fn the_audit_log_says_who_took_a_terminal_from_whom_and_the_log_has_no_escapes() {
+fn the_audit_log_names_both_clients_of_a_terminal_takeover_and_has_no_escapes() {
     let lab = lab();
     let id = lab.start_echo();
     let _first = lab.terminal(["attach", &id]);

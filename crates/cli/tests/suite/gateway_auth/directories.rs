@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
-use berth_harness::{Gateway, Lab, Reply};
+use berth_harness::{GatewayProcess, HttpResponse, TestEnvironment};
 use serde_json::{Value, json};
 
 use crate::gateway_auth::{ask, serve, token};
@@ -14,15 +14,15 @@ use crate::gateway_auth::{ask, serve, token};
 const OTHER_ACCOUNT: u32 = 54_321;
 
 /// The gateway comes first: the lab looks for processes that are left behind.
-struct World {
-    gateway: Gateway,
-    lab: Lab,
+struct DirectoryScopeFixture {
+    gateway: GatewayProcess,
+    lab: TestEnvironment,
     sends: String,
 }
 
-impl World {
+impl DirectoryScopeFixture {
     fn new() -> Self {
-        let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+        let lab = TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"));
         let gateway = serve(&lab);
         let sends = token(&lab, "send", "sends", &[]);
         Self { lab, gateway, sends }
@@ -39,11 +39,11 @@ impl World {
         fs::write(self.lab.config(), format!("{known}[send]\ndirectories = [{dir:?}]\n")).expect("a config");
     }
 
-    fn post(&self, path: &str, body: &Value) -> Reply {
+    fn post(&self, path: &str, body: &Value) -> HttpResponse {
         ask(&self.gateway, "POST", path, &self.sends, Some(body))
     }
 
-    fn start(&self, cwd: &Path) -> Reply {
+    fn start(&self, cwd: &Path) -> HttpResponse {
         self.post("/v1/sessions", &json!({"agent": "fake", "cwd": cwd}))
     }
 
@@ -54,26 +54,26 @@ impl World {
 }
 
 /// The directory was refused, and the answer says which key to set.
-fn refused(reply: &Reply) -> String {
+fn refused(reply: &HttpResponse) -> String {
     let problem = reply.problem(403, "not-allowed");
     let detail = problem["detail"].as_str().unwrap_or_default();
     assert!(detail.contains("[send]") && detail.contains("directories"), "{problem}");
     problem["title"].as_str().expect("words").to_owned()
 }
 
-fn is_of_another_account(reply: &Reply) {
+fn is_of_another_account(reply: &HttpResponse) {
     let problem = reply.problem(403, "not-allowed");
     assert!(problem["title"].as_str().is_some_and(|it| it.contains("another account")), "{problem}");
 }
 
 #[test]
 fn a_send_token_starts_no_session_in_a_directory_that_the_owner_did_not_choose() {
-    let world = World::new();
+    let world = DirectoryScopeFixture::new();
     let dir = world.dir("any");
     refused(&world.start(&dir));
     refused(&world.post("/v1/sessions", &json!({"agent": "fake", "cwd": dir, "tui": true})));
     refused(&world.post("/v1/sessions", &json!({"agent": "fake", "cwd": dir, "resume": "x"})));
-    // Where the gateway was started is not chosen, either.
+    // The directory in which the gateway was started is not a chosen one, either.
     refused(&world.post("/v1/sessions", &json!({"agent": "fake"})));
     // A directory that is not there, and a file, get the same answer.
     let words = |path: PathBuf| {
@@ -87,7 +87,7 @@ fn a_send_token_starts_no_session_in_a_directory_that_the_owner_did_not_choose()
 
 #[test]
 fn a_send_token_starts_a_session_where_the_owner_has_one_and_not_below_it() {
-    let world = World::new();
+    let world = DirectoryScopeFixture::new();
     let (dir, below) = (world.dir("mine"), world.dir("mine/below"));
     world.run(&dir, "owners");
     refused(&world.start(&below));
@@ -100,7 +100,7 @@ fn a_send_token_starts_a_session_where_the_owner_has_one_and_not_below_it() {
 
 #[test]
 fn a_send_token_starts_a_session_in_a_listed_directory_and_a_link_does_not_lead_out_of_it() {
-    let world = World::new();
+    let world = DirectoryScopeFixture::new();
     let (listed, below, outside) = (world.dir("src"), world.dir("src/app"), world.dir("src-not"));
     world.list(&listed);
     assert_eq!(world.start(&listed).status, 201);
@@ -116,7 +116,7 @@ fn a_send_token_starts_a_session_in_a_listed_directory_and_a_link_does_not_lead_
 
 #[test]
 fn a_send_token_starts_nothing_in_a_directory_that_another_account_can_write() {
-    let world = World::new();
+    let world = DirectoryScopeFixture::new();
     let (listed, open) = (world.dir("src"), world.dir("src/open"));
     world.list(&listed);
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("our own directory");
@@ -141,13 +141,13 @@ fn a_send_token_starts_nothing_in_a_directory_that_another_account_can_write() {
     is_of_another_account(&world.post("/v1/sessions/owners/fork", &json!({})));
     is_of_another_account(&world.post("/v1/sessions/owners/turns", &json!({"text": "say:more"})));
     assert_eq!(world.lab.show("owners")["epoch"], 1, "nothing was started");
-    // The owner of the state directory decides for themselves.
+    // The owner of the state directory is not restricted.
     world.lab.ok(["resume", "-d", "owners"]);
 }
 
 #[test]
 fn a_send_token_does_not_resume_a_session_whose_directory_became_a_link_to_another_one() {
-    let world = World::new();
+    let world = DirectoryScopeFixture::new();
     let (dir, other) = (world.dir("mine"), world.dir("other"));
     world.run(&dir, "owners");
     world.lab.ok(["stop", "owners"]);
@@ -159,7 +159,7 @@ fn a_send_token_does_not_resume_a_session_whose_directory_became_a_link_to_anoth
 
 #[test]
 fn a_control_token_starts_a_session_anywhere() {
-    let world = World::new();
+    let world = DirectoryScopeFixture::new();
     let controls = token(&world.lab, "control", "controls", &[]);
     let body = json!({"agent": "fake", "cwd": world.dir("any")});
     assert_eq!(ask(&world.gateway, "POST", "/v1/sessions", &controls, Some(&body)).status, 201);
@@ -167,7 +167,7 @@ fn a_control_token_starts_a_session_anywhere() {
 
 #[test]
 fn suggested_directories_are_those_that_the_caller_may_start_a_session_in() {
-    let world = World::new();
+    let world = DirectoryScopeFixture::new();
     let (mine, listed, stolen) = (world.dir("mine"), world.dir("src"), world.dir("stolen"));
     world.run(&mine, "mine");
     world.run(&stolen, "stolen");

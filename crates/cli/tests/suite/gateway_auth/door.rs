@@ -1,4 +1,4 @@
-//! The door: names that are not ours, pages that are not ours, headers said twice, and who fails too often.
+//! The door: names that are not ours, pages that are not ours, headers said twice, and clients that fail too often.
 
 use berth_harness::wait_until;
 use berth_harness::{exchange, request};
@@ -99,7 +99,7 @@ fn a_page_of_another_origin_reaches_nothing_and_is_told_nothing_by_cors() {
 }
 
 #[test]
-fn every_answer_tells_the_browser_to_keep_nothing_and_to_trust_nobody() {
+fn every_answer_tells_the_browser_not_to_cache_and_not_to_trust_other_origins() {
     let lab = lab();
     let gateway = serve(&lab);
     let good = token(&lab, "read", "bot", &[]);
@@ -132,7 +132,7 @@ fn every_answer_tells_the_browser_to_keep_nothing_and_to_trust_nobody() {
 }
 
 #[test]
-fn who_fails_too_often_is_told_when_to_come_back_and_nobody_else_is_kept_out() {
+fn a_client_that_fails_too_often_is_told_when_to_retry_and_no_other_client_is_kept_out() {
     let lab = lab();
     let gateway = serve(&lab);
     let good = token(&lab, "read", "bot", &[]);
@@ -146,10 +146,10 @@ fn who_fails_too_often_is_told_when_to_come_back_and_nobody_else_is_kept_out() {
     let seconds: u64 =
         limited.header("retry-after").and_then(|it| it.parse().ok()).expect("when to come back");
     assert!((1..=3).contains(&seconds), "{seconds}");
-    // The same address: on one machine everybody has it.
+    // A client at the same address: on one machine all clients share it.
     ask(&gateway, "GET", "/v1/whoami", &good, None).ok();
     gateway.ask_tcp("GET", "/v1/whoami", &[], None).problem(401, "not-allowed");
-    // One is forgiven after a while.
+    // One failed try is forgiven after a while.
     wait_until("the limit", || {
         limited = post_form(&gateway, "/login", &[], "token=wrong");
         limited.status == 429

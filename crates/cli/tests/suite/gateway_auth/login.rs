@@ -2,8 +2,8 @@
 
 use std::sync::Barrier;
 
+use berth_config::tokens::MOST_BROWSERS;
 use berth_harness::{exchange, request};
-use berth_verbs::tokens::MOST_BROWSERS;
 use serde_json::json;
 
 use crate::gateway_auth::{bearer, key_of, lab, origin, post_form, serve, token};
@@ -11,7 +11,7 @@ use crate::gateway_auth::{bearer, key_of, lab, origin, post_form, serve, token};
 /// Marks a form whose button the page presses by itself.
 const PRESSES: &str = "data-opened";
 
-fn link(lab: &berth_harness::Lab, more: &[&str]) -> String {
+fn link(lab: &berth_harness::TestEnvironment, more: &[&str]) -> String {
     let url = lab.ok([&["link"], more].concat());
     url.trim().split_once("?link=").unwrap_or_else(|| panic!("{url}")).1.to_owned()
 }
@@ -27,9 +27,12 @@ fn a_link_is_not_used_up_by_looking_and_lets_one_browser_in_once() {
     for _ in 0..3 {
         let page = gateway.ask_tcp("GET", &format!("/login?link={secret}"), &[], None);
         assert_eq!((page.status, page.header("set-cookie")), (200, None));
-        assert!(page.text().contains(&secret) && !page.text().contains(PRESSES), "nobody presses the button");
+        assert!(
+            page.text().contains(&secret) && !page.text().contains(PRESSES),
+            "the button was not pressed"
+        );
     }
-    // The browser of whoever opened it themselves presses the button.
+    // The browser of a user who opened the link directly presses the button.
     let path = format!("/login?link={secret}");
     let opened = gateway.ask_tcp("GET", &path, &[("Sec-Fetch-Site", "none")], None);
     assert!(opened.text().contains(PRESSES));
@@ -94,7 +97,7 @@ fn a_login_counts_in_its_header_and_in_a_sub_protocol_and_never_as_a_cookie() {
         key_of(&post_form(&gateway, "/login", &[], &format!("link={}", link(&lab, &["--scope", "admin"]))));
     let secret = key.strip_prefix("Bearer ").expect("a key").to_owned();
     let whoami = |headers: &[(&str, &str)]| gateway.ask_tcp("GET", "/v1/whoami", headers, None);
-    // A cookie never counts, by whatever name, even if the request claims to come from the gateway's own page.
+    // A cookie never counts, under any name, even if the request claims to come from the gateway's own page.
     let port = own.rsplit_once(':').expect("a port").1;
     for name in [format!("berth-{port}"), format!("__Host-berth-{port}"), "berth.login".to_owned()] {
         let cookie = format!("{name}={secret}");
@@ -169,7 +172,7 @@ fn a_form_that_never_ends_is_not_waited_for() {
 }
 
 #[test]
-fn one_token_logs_in_so_many_browsers_and_keeps_nobody_else_out() {
+fn one_token_logs_in_a_limited_number_of_browsers_and_keeps_no_other_token_out() {
     let lab = lab();
     let gateway = serve(&lab);
     let form = format!("token={}", token(&lab, "read", "reader", &[]));
@@ -179,7 +182,7 @@ fn one_token_logs_in_so_many_browsers_and_keeps_nobody_else_out() {
     let keys: Vec<String> = (0..MOST_BROWSERS + 5).map(|_| enter()).collect();
     let inside: Vec<bool> = keys.iter().map(|key| is_in(key)).collect();
     assert_eq!(inside.iter().filter(|it| **it).count(), MOST_BROWSERS, "{inside:?}");
-    assert!(!inside[0] && inside[MOST_BROWSERS + 4], "who came first makes room: {inside:?}");
+    assert!(!inside[0] && inside[MOST_BROWSERS + 4], "the oldest login makes room: {inside:?}");
     let listed = lab.json(["token", "ls", "--json"]);
     assert_eq!(listed.as_array().map(Vec::len), Some(MOST_BROWSERS + 1), "{listed}");
     let other = key_of(&post_form(&gateway, "/login", &[], &format!("link={}", link(&lab, &[]))));

@@ -1,4 +1,4 @@
-//! Who may do what over the gateway, asked from outside: by right tokens, wrong ones, and other people's pages.
+//! Permissions of clients of the gateway, tested from outside: with right tokens, wrong ones, and other people's pages.
 
 mod audit;
 mod directories;
@@ -12,20 +12,20 @@ mod tokens;
 
 use std::io::{BufRead, BufReader, Write};
 
-use berth_harness::{Gateway, Lab, Reply};
+use berth_harness::{GatewayProcess, HttpResponse, TestEnvironment};
 use berth_harness::{exchange, request};
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// A gateway on a port of its own.
-fn serve(lab: &Lab) -> Gateway {
+fn serve(lab: &TestEnvironment) -> GatewayProcess {
     lab.serve_with(&["--listen=127.0.0.1:0"])
 }
 
 /// Makes a token, and gives its secret.
-fn token(lab: &Lab, scope: &str, name: &str, more: &[&str]) -> String {
+fn token(lab: &TestEnvironment, scope: &str, name: &str, more: &[&str]) -> String {
     let args = [&["token", "new", "--scope", scope, "--name", name], more].concat();
     lab.ok(args).trim().to_owned()
 }
@@ -35,17 +35,23 @@ fn bearer(token: &str) -> String {
 }
 
 /// Asks over TCP with a token.
-fn ask(gateway: &Gateway, method: &str, path: &str, token: &str, body: Option<&serde_json::Value>) -> Reply {
+fn ask(
+    gateway: &GatewayProcess,
+    method: &str,
+    path: &str,
+    token: &str,
+    body: Option<&serde_json::Value>,
+) -> HttpResponse {
     gateway.ask_tcp(method, path, &[("Authorization", &bearer(token))], body)
 }
 
 /// Where its own page is.
-fn origin(gateway: &Gateway) -> String {
+fn origin(gateway: &GatewayProcess) -> String {
     format!("http://{}", gateway.address.as_ref().expect("it listens on TCP"))
 }
 
 /// Posts a form over TCP, with exactly these headers besides the host.
-fn post_form(gateway: &Gateway, path: &str, headers: &[(&str, &str)], form: &str) -> Reply {
+fn post_form(gateway: &GatewayProcess, path: &str, headers: &[(&str, &str)], form: &str) -> HttpResponse {
     let host = gateway.address.clone().expect("it listens on TCP");
     let length = form.len().to_string();
     let own = [
@@ -59,7 +65,7 @@ fn post_form(gateway: &Gateway, path: &str, headers: &[(&str, &str)], form: &str
 }
 
 /// Only the status: what follows may never end.
-fn status(gateway: &Gateway, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
+fn status(gateway: &GatewayProcess, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
     let host = gateway.address.clone().expect("it listens on TCP");
     let headers = [&[("Host", host.as_str())], headers].concat();
     let mut stream = gateway.connect_tcp();
@@ -70,6 +76,6 @@ fn status(gateway: &Gateway, method: &str, path: &str, headers: &[(&str, &str)])
 }
 
 /// The key of a login, as the page shows it with every request.
-fn key_of(reply: &Reply) -> String {
+fn key_of(reply: &HttpResponse) -> String {
     bearer(reply.ok()["secret"].as_str().expect("a secret"))
 }

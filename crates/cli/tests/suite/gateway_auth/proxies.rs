@@ -1,11 +1,11 @@
 //! Proxies in front of the gateway: which of them may name the address of a client.
 
-use berth_harness::Gateway;
+use berth_harness::GatewayProcess;
 
 use crate::gateway_auth::{lab, serve};
 
 /// The status of a request with a wrong token that is said to come from this address.
-fn wrong_token_from(gateway: &Gateway, forwarded: &str) -> u16 {
+fn wrong_token_from(gateway: &GatewayProcess, forwarded: &str) -> u16 {
     let headers = [("Authorization", "Bearer berth_wrong"), ("X-Forwarded-For", forwarded)];
     gateway.ask_tcp("GET", "/v1/whoami", &headers, None).status
 }
@@ -15,7 +15,7 @@ fn behind_a_trusted_proxy_wrong_tokens_count_for_the_client_that_sent_them() {
     let lab = lab();
     std::fs::write(lab.config(), "[serve]\ntrusted_proxies = [\"127.0.0.0/8\"]\n").expect("a config");
     let gateway = serve(&lab);
-    // What the client itself wrote stands left of what the proxy adds.
+    // An address that the client itself wrote stands left of the one that the proxy adds.
     let told: Vec<u16> =
         (0..12).map(|number| wrong_token_from(&gateway, &format!("10.0.0.{number}, 198.51.100.1"))).collect();
     assert_eq!((told[0], told[11]), (401, 429), "{told:?}");

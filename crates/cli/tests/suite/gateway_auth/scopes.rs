@@ -1,21 +1,21 @@
 //! Every route there is, against every token there is.
 
-use berth_api::Scope;
+use berth_api::AccessScope;
 use berth_gateway::routes::{Route, all};
 use berth_harness::wait_until;
 use serde_json::json;
 
 use crate::gateway_auth::{ask, bearer, lab, serve, status, token};
 
-/// What everybody may ask, and why.
+/// Routes that are open without a token, and why.
 const OPEN: &[(&str, &str)] = &[
     ("GET /healthz", "says no more than that it is there"),
     ("GET /readyz", "says no more than whether it can work"),
-    ("GET /openapi.json", "is the same for everybody, and in the source"),
+    ("GET /openapi.json", "is the same for every client, and in the source"),
     ("GET /login", "is how one stops being a stranger"),
     ("POST /login", "is how one stops being a stranger"),
     ("POST /logout", "takes away only what is shown"),
-    ("GET /", "is the page, which is the same for everybody and shows nothing until it is let in"),
+    ("GET /", "is the page, which is the same for every client and shows nothing until it is let in"),
     ("GET /assets/{*path}", "are the files of the page"),
 ];
 
@@ -34,8 +34,10 @@ fn every_route_refuses_a_stranger_and_a_token_that_does_not_go_so_far() {
     let lab = lab();
     let gateway = serve(&lab);
     lab.start_with(&["--name", "one"], &["hang"]);
-    let tokens: Vec<(Scope, String)> =
-        Scope::ALL.into_iter().map(|scope| (scope, token(&lab, scope.word(), scope.word(), &[]))).collect();
+    let tokens: Vec<(AccessScope, String)> = AccessScope::ALL
+        .into_iter()
+        .map(|scope| (scope, token(&lab, scope.word(), scope.word(), &[])))
+        .collect();
     let mut refused = 0;
     for route in all() {
         let (method, path) = (route.method.as_str(), path_of(&route));
@@ -43,7 +45,7 @@ fn every_route_refuses_a_stranger_and_a_token_that_does_not_go_so_far() {
             let known = format!("{method} {}", route.path);
             assert!(
                 OPEN.iter().any(|(open, _)| *open == known),
-                "{known} is open to everybody, and nobody says why"
+                "{known} is open without a token, and the table does not say why"
             );
             continue;
         };
@@ -57,7 +59,7 @@ fn every_route_refuses_a_stranger_and_a_token_that_does_not_go_so_far() {
             );
             refused += 1;
         }
-        // What changes nothing may be tried with enough, too.
+        // A route that changes nothing may also be tried with enough scope.
         if method == "GET" {
             for (scope, enough) in tokens.iter().filter(|(scope, _)| *scope >= needed) {
                 let came = status(&gateway, method, &path, &[("Authorization", &bearer(enough))]);
@@ -118,7 +120,7 @@ fn c16_for_a_token_with_a_list_of_sessions_there_are_no_others() {
             ask(&gateway, "GET", &format!("/v1/sessions/{hidden}"), &some, None).problem(404, "not-found");
         assert_eq!(problem.to_string().replace(hidden, "nobody"), absent, "no hint that it exists");
     }
-    // Nothing that goes on showing them something names the other one.
+    // No stream that goes on showing a token its sessions names the other one.
     for route in all().into_iter().filter(|route| route.filtered && route.method == "GET") {
         if route.path.contains('{') || route.path == "/v1/events" {
             continue;
@@ -130,8 +132,8 @@ fn c16_for_a_token_with_a_list_of_sessions_there_are_no_others() {
     }
     let new_session = json!({"command": ["true"]});
     ask(&gateway, "POST", "/v1/sessions", &some, Some(&new_session)).problem(403, "not-allowed");
-    // What is not about one session, and does not say that it shows theirs alone, is not for them; conversations that
-    // are no session's never are.
+    // Routes that are not about one session, and are not described as showing only the token's sessions, are not for
+    // such tokens; neither are conversations that belong to no session.
     let is_foreign = |path: &str| path.starts_with("/v1/foreign");
     assert_eq!(all().iter().filter(|route| is_foreign(route.path)).count(), 6);
     for route in all().into_iter().filter(|route| route.scope.is_some()) {
@@ -157,13 +159,13 @@ fn a_token_with_a_list_of_sessions_hears_of_no_other_by_its_name() {
     let problem = taken.problem(409, "refused");
     assert!(!problem.to_string().contains(&two), "{problem}");
     ask(&gateway, "PATCH", "/v1/sessions/one", &some, Some(&json!({"name": "uno"}))).ok();
-    // What it would make is none of its sessions.
+    // The fork would not be one of its sessions.
     for body in [json!({}), json!({"name": "two"})] {
         let problem = ask(&gateway, "POST", "/v1/sessions/uno/fork", &some, Some(&body));
         let problem = problem.problem(403, "not-allowed");
         assert!(!problem.to_string().contains(&two), "{problem}");
     }
-    // Whoever may see it is told whose the name is.
+    // A token that may see the other session is told which session has the name.
     let all = token(&lab, "admin", "all", &[]);
     let taken = ask(&gateway, "PATCH", "/v1/sessions/uno", &all, Some(&json!({"name": "two"})));
     assert!(taken.problem(409, "refused").to_string().contains(&two));
@@ -186,12 +188,12 @@ fn a_token_with_a_list_of_sessions_hears_of_no_other_by_a_helper_and_ends_none_o
     let shared = ensure(&all, "shared", "two", "say:x", json!({})).ok();
     let foreign = ensure(&all, "foreign", "two", "say:geheim", json!({})).ok();
     let hidden = |text: String| assert!(!text.contains(&two) && !text.contains("geheim"), "{text}");
-    // Nobody's but theirs, and where their session is.
+    // Only in the scope of the session, and where the session is.
     for more in [json!({"scope": "user"}), json!({"cwd": "/"})] {
         hidden(ensure(&some, "mine", "one", "say:x", more).problem(403, "not-allowed").to_string());
     }
     hidden(ensure(&some, "foreign", "one", "say:other", json!({})).problem(409, "refused").to_string());
-    // What they share they own, and see themselves alone in.
+    // The token joins a shared helper as an owner, and sees no other owner.
     let joined = ensure(&some, "shared", "one", "say:x", json!({})).ok();
     assert_eq!(joined["id"], shared["id"]);
     hidden(joined.to_string());
@@ -201,7 +203,7 @@ fn a_token_with_a_list_of_sessions_hears_of_no_other_by_a_helper_and_ends_none_o
         assert!(path == of("shared") || told.contains(&one), "{path}: {told}");
         hidden(told);
     }
-    // What they may not see is not there.
+    // Helpers that the token may not see do not exist for it.
     let release = json!({"owner": "one"});
     for name in ["foreign", "nobody"] {
         let post = |what: &str, body: &serde_json::Value| {
@@ -211,7 +213,7 @@ fn a_token_with_a_list_of_sessions_hears_of_no_other_by_a_helper_and_ends_none_o
         assert_eq!(post("release", &release), post("stop", &json!({})), "the same words");
         hidden(post("release", &release));
     }
-    // What others own, too, goes on for them.
+    // A helper with other owners goes on for them.
     let left = ask(&gateway, "POST", &of("shared/stop"), &some, Some(&json!({}))).ok();
     hidden(left.to_string());
     let after = ask(&gateway, "GET", &of("shared"), &all, None).ok();
@@ -219,7 +221,7 @@ fn a_token_with_a_list_of_sessions_hears_of_no_other_by_a_helper_and_ends_none_o
     let owners = after["helper"]["owners"].as_array().expect("a list");
     assert!(owners.len() == 1 && owners[0]["session"] == two.as_str(), "{after}");
     ask(&gateway, "GET", &of("shared"), &some, None).problem(404, "not-found");
-    // What is theirs alone ends.
+    // A helper that only this session owns ends.
     ensure(&some, "mine", "one", "say:x", json!({})).ok();
     assert_eq!(ask(&gateway, "POST", &of("mine/stop"), &some, Some(&json!({}))).ok()["state"], "stopped");
     assert_eq!(ask(&gateway, "GET", &of("foreign"), &all, None).ok()["pid"], foreign["pid"]);
@@ -229,9 +231,9 @@ fn a_token_with_a_list_of_sessions_hears_of_no_other_by_a_helper_and_ends_none_o
     lab.ok(["stop", "--all", "--yes", "--grace", "0s"]);
 }
 
-/// To take a conversation over ends whoever writes it, and that is nobody's who may only send.
+/// Taking a conversation over ends its writer, which a token with scope `send` may not do.
 #[test]
-fn who_may_only_send_ends_nobody_to_go_on_with_a_conversation() {
+fn a_send_token_may_not_end_the_writer_of_a_conversation_to_resume_it() {
     let lab = lab();
     let gateway = serve(&lab);
     lab.start_with(&["--name", "one"], &["say:over"]);
@@ -259,7 +261,7 @@ fn a_token_with_a_list_of_sessions_is_not_told_which_session_its_own_was_started
     assert_eq!(lab.show("inner")["parent"], outer.as_str());
     let some = token(&lab, "admin", "some", &["--yes", "--session", "inner"]);
     let both = token(&lab, "admin", "both", &["--yes", "--session", "inner", "--session", "outer"]);
-    // The second time it is answered from memory, to who may see all of it.
+    // The second time the answer comes from memory, for a token that may see all of it.
     for path in [
         "/v1/sessions/inner",
         "/v1/sessions/inner",
@@ -304,7 +306,7 @@ fn a_token_with_a_list_of_sessions_is_told_the_same_of_every_process_that_is_non
     let some = token(&lab, "read", "some", &["--session", "one"]);
     let ask_why = |pid: u32| ask(&gateway, "GET", &format!("/v1/why?pid={pid}"), &some, None);
     assert_eq!(ask_why(lab.number(&one, "pid")).ok()["session"], one.as_str());
-    // Nobody has taken note of its end yet.
+    // The end of this process has not been collected yet.
     let mut ended = std::process::Command::new("true").spawn().expect("a child");
     let stat = format!("/proc/{}/stat", ended.id());
     wait_until("its end", || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z ")));

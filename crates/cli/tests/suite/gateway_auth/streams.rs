@@ -1,10 +1,10 @@
-//! What goes on for long ends with the token it was opened with.
+//! Streams and other long requests end with the token they were opened with.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use berth_harness::{Gateway, request};
+use berth_harness::{GatewayProcess, request};
 
 use crate::gateway_auth::{bearer, lab, serve, token};
 
@@ -12,7 +12,7 @@ use crate::gateway_auth::{bearer, lab, serve, token};
 const BOUND: Duration = Duration::from_secs(10);
 
 /// Opens something, reads its first line, and gives the rest.
-fn open(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> (String, BufReader<TcpStream>) {
+fn open(gateway: &GatewayProcess, path: &str, headers: &[(&str, &str)]) -> (String, BufReader<TcpStream>) {
     let host = gateway.address.clone().expect("it listens on TCP");
     let headers = [&[("Host", host.as_str())], headers].concat();
     let mut stream = gateway.connect_tcp();
@@ -66,7 +66,7 @@ fn an_answer_that_is_waited_for_ends_when_its_token_is_revoked_in_the_middle() {
     stream.write_all(head.as_bytes()).expect("the gateway listens");
     let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
     let mut line = String::new();
-    // It is let in, and its body is wanted.
+    // The request is accepted, and the gateway asks for its body.
     reader.read_line(&mut line).expect("an answer");
     assert!(line.contains(" 100 "), "{line}");
     stream.write_all(body.as_bytes()).expect("the gateway listens");
@@ -108,6 +108,6 @@ fn a_terminal_ends_when_its_token_is_revoked_in_the_middle() {
         assert!(begun.elapsed() < BOUND);
     }
     assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
-    assert_eq!(lab.show("one")["state"], "running", "only whoever looked on is gone");
+    assert_eq!(lab.show("one")["state"], "running", "only the observers are gone");
     lab.ok(["stop", "one", "--grace", "0s"]);
 }

@@ -34,7 +34,7 @@ fn a_new_token_is_alone_on_standard_output_and_nowhere_on_disk() {
 }
 
 #[test]
-fn on_tcp_a_token_is_needed_on_loopback_too_and_wrong_ones_are_told_apart_by_nothing() {
+fn on_tcp_a_token_is_needed_even_on_loopback_and_all_wrong_ones_get_one_answer() {
     let lab = lab();
     let gateway = serve(&lab);
     let good = token(&lab, "read", "bot", &[]);
@@ -58,11 +58,11 @@ fn on_tcp_a_token_is_needed_on_loopback_too_and_wrong_ones_are_told_apart_by_not
 }
 
 #[test]
-fn at_the_socket_the_owner_needs_no_token_and_one_who_shows_one_is_held_to_it() {
+fn at_the_socket_the_owner_needs_no_token_and_a_token_that_is_shown_limits_the_client() {
     let lab = lab();
     let gateway = serve(&lab);
     assert_eq!(gateway.get("/v1/whoami").ok()["scope"], "admin");
-    // Another gateway of the owner passes on how far whoever asks there may go.
+    // Another gateway of the owner passes on the scope of its own client.
     let passed_on =
         gateway.ask("GET", "/v1/whoami", &[("Berth-Scope", "send"), ("Berth-Place", "a phone")], None).ok();
     assert_eq!((&passed_on["scope"], &passed_on["place"]), (&json!("send"), &json!("a phone")));
@@ -102,7 +102,7 @@ fn h3_a_token_ends_by_the_clock_of_the_gateway_whatever_the_client_believes() {
     let body = json!({"name": "short", "scope": "read", "expires_in_ms": 10_000});
     let short = ask(&gateway, "POST", "/v1/tokens", &admin, Some(&body)).ok();
     let secret = short["secret"].as_str().expect("the secret").to_owned();
-    // A client whose clock is ten minutes off says so, and nobody listens.
+    // A client whose clock is ten minutes off sends its time, and the gateway ignores it.
     let skewed = [("Authorization", &*bearer(&secret)), ("Date", "Mon, 01 Jan 2024 00:00:00 GMT")];
     assert_eq!(gateway.ask_tcp("GET", "/v1/whoami", &skewed, None).status, 200);
     wait_until("the token to end", || gateway.ask_tcp("GET", "/v1/whoami", &skewed, None).status != 200);
@@ -130,7 +130,7 @@ fn the_api_makes_lists_and_revokes_tokens_as_the_command_line_does() {
         .problem(400, "usage");
     ask(&gateway, "POST", "/v1/tokens", &admin, Some(&json!({"name": "../x", "scope": "read"})))
         .problem(400, "usage");
-    // When one was used is written down behind the answer.
+    // The time of a token's last use is written down after the answer.
     let all = || ask(&gateway, "GET", "/v1/tokens", &admin, None).ok()["tokens"].clone();
     let used = |token: &serde_json::Value| !token["last_used_at"].is_null();
     wait_until("both to have been used", || all().as_array().is_some_and(|all| all.iter().all(used)));
@@ -142,7 +142,7 @@ fn the_api_makes_lists_and_revokes_tokens_as_the_command_line_does() {
     let gone = ask(&gateway, "DELETE", "/v1/tokens/bot", &admin, None).ok();
     assert_eq!(gone["revoked"][0]["name"], "bot");
     ask(&gateway, "GET", "/v1/whoami", &secret, None).problem(401, "not-allowed");
-    // Taking itself back takes what it made along, and is the last it does.
+    // Revoking itself also revokes the tokens that it made, and is the last thing a token can do.
     let child =
         ask(&gateway, "POST", "/v1/tokens", &admin, Some(&json!({"name": "child", "scope": "admin"}))).ok();
     let child = child["secret"].as_str().expect("the secret").to_owned();

@@ -1,7 +1,7 @@
-//! What happened, in pages and as it happens.
+//! The events of a session, in pages and as they happen.
 
-use berth_api::message::Request;
-use berth_harness::{Events, ServerEvent, wait_until};
+use berth_api::message::KeeperRequest;
+use berth_harness::{ServerEvent, ServerEventStream, wait_until};
 use serde_json::json;
 
 use crate::gateway_live::{agent, connect, lab, note, sockets};
@@ -47,7 +47,7 @@ fn a_stream_that_cannot_be_resumed_from_there_says_so() {
 }
 
 #[test]
-fn a_stream_tells_where_things_stand_then_what_led_there_then_what_happens() {
+fn a_stream_sends_the_status_then_past_events_then_new_ones() {
     let lab = lab();
     let gateway = lab.serve();
     let id = lab.start_with(&["--env", "SECRET=hidden"], &["say:ready", "echo"]);
@@ -72,13 +72,13 @@ fn a_stream_tells_where_things_stand_then_what_led_there_then_what_happens() {
     stream.wait_for("the status", |event| event.event == "status" && event.json()["note"] == "look at this");
 }
 
-/// Whether this is of that kind, and has that word.
+/// True if the event is of this kind and contains this word.
 fn fits(event: &ServerEvent, (kind, word): (&str, &str)) -> bool {
     let value = event.json();
     event.event == kind && (value["event"] == word || value["state"] == word || kind == "gone")
 }
 
-fn expect(stream: &mut Events, steps: &[(&str, &str)]) {
+fn expect(stream: &mut ServerEventStream, steps: &[(&str, &str)]) {
     for step in steps {
         stream.wait_for(&format!("{step:?}"), |event| fits(event, *step));
     }
@@ -97,14 +97,14 @@ fn a_stream_goes_on_through_stop_resume_kill_and_a_new_program_and_ends_with_the
     expect(&mut stream, &[("event", "tagged")]);
     lab.ok(["resume", "-d", &id]);
     expect(&mut stream, &[("event", "run_started"), ("status", "running")]);
-    let _ = connect(&lab, &id).ask(Request::Restart);
+    let _ = connect(&lab, &id).ask(KeeperRequest::Restart);
     expect(&mut stream, &[("event", "keeper_restarted")]);
     lab.ok(["note", &id, "still here"]);
     expect(&mut stream, &[("event", "noted")]);
     lab.kill_keeper(&id);
-    // `lost` is true from the moment the keeper is proven dead, before its run has an end in the journal and after.
-    // Which of the two is told first depends on who is faster: who looks at the loss, or who clears it up. (That a stop
-    // is never called a loss is above, and in `lists::short_cuts`.)
+    // `lost` is true from the moment the keeper is proven dead, before its run has an end in the journal and after. The
+    // order of the two depends on which is faster: the reader of the loss, or the process that clears it up. (That a
+    // stop is never called a loss is above, and in `lists::status_caches`.)
     let mut left = vec![("status", "lost"), ("event", "run_ended")];
     while !left.is_empty() {
         let event = stream.next().expect("the stream goes on");
@@ -116,7 +116,7 @@ fn a_stream_goes_on_through_stop_resume_kill_and_a_new_program_and_ends_with_the
 }
 
 #[test]
-fn who_is_behind_when_the_session_is_purged_is_told_that_it_is_gone() {
+fn a_reader_that_is_behind_when_the_session_is_purged_is_told_that_it_is_gone() {
     // Together more than one piece of the journal and everything between us can hold.
     const NOTES: usize = 800;
     const NOTE_BYTES: usize = 4000;
@@ -129,7 +129,7 @@ fn who_is_behind_when_the_session_is_purged_is_told_that_it_is_gone() {
     }
     lab.ok(["stop", &id]);
     let last = lab.log(&id).len();
-    // It has asked for all of it, and reads the first only.
+    // The client has asked for all events, and reads only the first.
     let mut stream = gateway.events(&format!("/v1/sessions/{id}/events"), &[]);
     stream.wait_for("the first event", |event| event.event == "event");
     lab.ok(["purge", &id, "--yes"]);
@@ -153,9 +153,9 @@ fn however_many_read_the_keeper_has_one_connection_for_them_and_none_without_the
     let id = lab.start(&["hang"]);
     let keeper = lab.number(&id, "keeper_pid");
     let path = format!("/v1/sessions/{id}/events");
-    // Its listener. Who asked for its number a moment ago may still be there.
+    // The keeper's listener. A client that asked for its number a moment ago may still be there.
     let alone = 1;
-    wait_until("nobody is connected", || sockets(keeper) == alone);
+    wait_until("no client is connected", || sockets(keeper) == alone);
     let open = || {
         let mut stream = gateway.events(&path, &[]);
         stream.wait_for("the last event", |event| event.data.contains("run_started"));
@@ -167,12 +167,12 @@ fn however_many_read_the_keeper_has_one_connection_for_them_and_none_without_the
     let more: Vec<_> = (0..40).map(|_| open()).collect();
     assert_eq!(sockets(keeper), with_one);
     drop((first, more));
-    // The gateway notices who is gone when it has something to say, or by the end of their connection.
+    // The gateway notices that a client is gone when it has something to send, or when the connection ends.
     wait_until("the last connection is closed", || sockets(keeper) == alone);
 }
 
 #[test]
-fn what_is_said_in_a_turn_is_told_piece_by_piece_and_as_a_whole_to_who_comes_late() {
+fn text_of_a_turn_is_streamed_in_pieces_and_sent_whole_to_a_late_reader() {
     let lab = lab();
     let gateway = lab.serve();
     let id = agent(&lab);
@@ -221,14 +221,14 @@ fn watching(pid: u32) -> Option<String> {
 }
 
 #[test]
-fn who_reads_a_session_without_a_keeper_has_one_thread_look_and_no_second_one() {
+fn readers_of_a_session_without_a_keeper_share_one_watching_thread() {
     let lab = lab();
     let gateway = lab.serve();
     let id = lab.start(&["exit:0"]);
     lab.berth(["wait", &id, "--for", "exit"]);
     let mut stream = gateway.events(&format!("/v1/sessions/{id}/events"), &[]);
     stream.wait_for("the end", |event| event.data.contains("\"run_ended\""));
-    wait_until("somebody looks", || watching(gateway.pid()).is_some());
+    wait_until("a thread watches", || watching(gateway.pid()).is_some());
     let first = watching(gateway.pid());
     for number in 0..5 {
         lab.ok(["note", &id, &format!("note {number}")]);
@@ -236,7 +236,7 @@ fn who_reads_a_session_without_a_keeper_has_one_thread_look_and_no_second_one() 
     }
     assert_eq!(watching(gateway.pid()), first, "the same one looks all the time");
     drop(stream);
-    wait_until("nobody looks", || watching(gateway.pid()).is_none());
+    wait_until("no thread watches", || watching(gateway.pid()).is_none());
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_steered_turn_does_not_silence_the_one_that_runs() {
         steered["text"].as_str().is_some_and(|text| text.starts_with("STEERED: left a bit")),
         "{steered}"
     );
-    // The keeper has told of the second turn by now, or does before it tells of what comes next.
+    // The keeper has told of the second turn by now, or does before it tells of later events.
     let status = |event: &berth_harness::ServerEvent| event.data.contains("\"turn_delivered\"");
     gateway.events(&path, &[]).wait_for("its delivery", |event| status(event) && event.json()["turn"] == 2);
     std::fs::write(go, "").expect("a file");

@@ -1,30 +1,30 @@
-//! Many readers of one busy session: nothing lost, nobody slowed, memory bounded.
+//! Many readers of one busy session: no event lost, no reader slowed, memory bounded.
 
-use berth_api::message::{Answer, Request};
+use berth_api::message::{KeeperAnswer, KeeperRequest};
 use berth_api::turn::NewTurn;
-use berth_harness::{Events, wait_until};
+use berth_harness::{ServerEventStream, wait_until};
 
 use crate::gateway_live::{agent, connect, lab, note, own_kib, resident_kib};
 
 /// How many read at once. The benchmark has a thousand; this is a debug build.
 const READERS: usize = 300;
-/// How many small events everybody is told.
+/// How many small events every reader is sent.
 const SMALL: u64 = 100;
-/// How many large events nobody reads when they happen: more than the gateway keeps and a socket holds.
+/// How many large events are not read when they happen: more than the gateway keeps and a socket holds.
 const LARGE: u64 = 12;
-/// The size of each.
+/// The size of each large event, in bytes.
 const LARGE_BYTES: usize = 700_000;
-/// How many of those who slept wake up in the end.
+/// How many of the sleeping readers wake up in the end.
 const WAKING: usize = 20;
-/// What a reader who takes nothing may cost the gateway.
+/// The most memory that a reader who takes nothing may cost the gateway.
 const READER_KIB: u64 = 64;
-/// What lies between the large pieces in a keeper's heap, and cannot be given back.
+/// Memory between the large pieces in a keeper's heap, which cannot be given back.
 const BETWEEN_KIB: u64 = 2 * 1024;
-/// What all of them share: the ring, what is laid out, and what an allocator keeps.
+/// Memory that all readers share: the ring, encoded events, and what an allocator keeps.
 const SHARED_KIB: u64 = 64 * 1024;
 
 /// Reads the events `from` to `to`.
-fn read(stream: &mut Events, from: u64, to: u64) {
+fn read(stream: &mut ServerEventStream, from: u64, to: u64) {
     for seq in from..=to {
         let event = stream.wait_for("the next event", |event| !event.id.is_empty());
         assert_eq!(event.id, seq.to_string());
@@ -32,7 +32,7 @@ fn read(stream: &mut Events, from: u64, to: u64) {
 }
 
 #[test]
-fn of_hundreds_of_readers_none_loses_an_event_and_who_sleeps_costs_little() {
+fn of_hundreds_of_readers_none_loses_an_event_and_a_sleeping_one_costs_little() {
     let lab = lab();
     let gateway = lab.serve();
     let id = agent(&lab);
@@ -40,7 +40,7 @@ fn of_hundreds_of_readers_none_loses_an_event_and_who_sleeps_costs_little() {
     let path = format!("/v1/sessions/{id}/events");
     let mut keeper = connect(&lab, &id);
     let first = note(&mut keeper, "the first");
-    let mut streams: Vec<Events> = (0..READERS).map(|_| gateway.events(&path, &[])).collect();
+    let mut streams: Vec<ServerEventStream> = (0..READERS).map(|_| gateway.events(&path, &[])).collect();
     streams.iter_mut().for_each(|stream| read(stream, 1, first));
     let sizes = || (resident_kib(gateway.pid()), own_kib(pid));
     let awake = sizes();
@@ -58,13 +58,13 @@ fn of_hundreds_of_readers_none_loses_an_event_and_who_sleeps_costs_little() {
     lab.ok(["send", &id, &wait]);
     for _ in 0..LARGE {
         let submit = NewTurn { text: "x".repeat(LARGE_BYTES), ..NewTurn::default() };
-        match keeper.ask(Request::Send { submit }) {
-            Ok(Answer::Receipt { .. }) => {}
+        match keeper.ask(KeeperRequest::Send { submit }) {
+            Ok(KeeperAnswer::Receipt { .. }) => {}
             other => panic!("an odd answer: {other:?}"),
         }
     }
     let last = note(&mut keeper, "the last");
-    // One more, who reads it all: then the gateway has had it all.
+    // Another reader takes all events: then the gateway has had them all.
     read(&mut gateway.events(&path, &[]), 1, last);
     let asleep = sizes();
     let told_kib = LARGE * LARGE_BYTES as u64 / 1024;
@@ -75,8 +75,8 @@ fn of_hundreds_of_readers_none_loses_an_event_and_who_sleeps_costs_little() {
         asleep.0 < awake.0 + SHARED_KIB + READERS as u64 * READER_KIB,
         "the gateway: {awake:?} {asleep:?}"
     );
-    // Turns that wait are in the keeper's memory, each text once. What it took to tell of them (the request, the record,
-    // what waits for the gateway: once, however many read there) is free by now, and given back when it is quiet.
+    // Turns that wait are in the keeper's memory, each text once. Memory used to tell of them (the request, the record,
+    // bytes that wait for the gateway: once, however many read there) is free by now, and given back when it is quiet.
     let most_kib = awake.1 + told_kib + BETWEEN_KIB;
     assert!(most_kib < awake.1 + 2 * told_kib, "a second copy would be seen");
     wait_until("the keeper to have each text once", || own_kib(pid) < most_kib);

@@ -1,4 +1,4 @@
-//! The list as it changes.
+//! The stream of the list of sessions.
 
 use berth_harness::ServerEvent;
 use serde_json::Value;
@@ -10,7 +10,7 @@ fn about<'a>(kind: &'a str, id: &'a str) -> impl Fn(&ServerEvent) -> bool + use<
 }
 
 #[test]
-fn the_list_begins_with_everybody_and_then_tells_who_changed_came_and_went() {
+fn the_list_begins_with_all_sessions_and_then_tells_which_changed_came_and_went() {
     let lab = lab();
     let gateway = lab.serve();
     let first = lab.start(&["hang"]);
@@ -48,7 +48,7 @@ fn the_list_begins_with_everybody_and_then_tells_who_changed_came_and_went() {
     list.wait_for("its loss", |event| about("session", &second)(event) && event.json()["state"] == "lost");
     lab.ok(["purge", &over, "--yes"]);
     list.wait_for("the end", about("gone", &over));
-    // Who comes back is told the same anew.
+    // A client that comes back is sent the list again.
     drop((list, all));
     let mut list = gateway.events("/v1/events", &[]);
     assert_eq!(ids(&list.next().expect("hello")), sorted(&[&first, &second]));
@@ -59,7 +59,7 @@ fn the_list_begins_with_everybody_and_then_tells_who_changed_came_and_went() {
 fn the_list_begins_in_the_order_of_ls() {
     let lab = lab();
     let gateway = lab.serve();
-    // One that needs nobody's attention first, then those that do, in an order that is neither their age nor their id.
+    // A session that needs no attention first, then those that do, in an order that is neither their age nor their id.
     let over = lab.start(&["exit:0"]);
     lab.berth(["wait", &over, "--for", "exit"]);
     let lost = lab.start(&["hang"]);
@@ -92,7 +92,7 @@ fn a_list_that_cannot_be_read_is_a_problem_and_not_an_empty_list() {
     std::fs::rename(&away, &sessions).expect("our own directory");
     let first = first.expect("something");
     assert_eq!((first.event.as_str(), &first.json()["code"]), ("problem", &Value::from("unreachable")));
-    assert_eq!(then, None, "who comes back is told anew");
+    assert_eq!(then, None, "a client that comes back is told anew");
     let hello = gateway.events("/v1/events", &[]).next().expect("hello");
     assert_eq!((hello.event.as_str(), &hello.json()["sessions"][0]["id"]), ("hello", &Value::from(id)));
 }
@@ -111,7 +111,7 @@ fn the_list_follows_the_sessions_to_another_directory_of_that_name() {
     std::fs::rename(&sessions, lab.dir().join("before")).expect("our own directory");
     std::fs::rename(&copy, &sessions).expect("our own directory");
     lab.ok(["tag", &id, "mine"]);
-    list.wait_for("what happens there", |event| {
+    list.wait_for("the events of the list", |event| {
         event.event == "session" && event.json()["id"] == id.as_str() && event.json()["tags"][0] == "mine"
     });
 }

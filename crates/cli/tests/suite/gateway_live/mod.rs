@@ -12,39 +12,39 @@ mod resume;
 mod terminal;
 mod writer;
 
-use berth_api::Connection;
-use berth_api::message::{Answer, Request};
-use berth_harness::Lab;
+use berth_api::KeeperConnection;
+use berth_api::message::{KeeperAnswer, KeeperRequest};
+use berth_harness::TestEnvironment;
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// A client of the keeper itself.
-fn connect(lab: &Lab, id: &str) -> Connection {
-    Connection::open(&lab.session_dir(id), "a test".to_owned()).expect("the keeper listens")
+fn connect(lab: &TestEnvironment, id: &str) -> KeeperConnection {
+    KeeperConnection::open(&lab.session_dir(id), "a test".to_owned()).expect("the keeper listens")
 }
 
 /// Makes one event happen; its number.
-fn note(keeper: &mut Connection, text: &str) -> u64 {
-    match keeper.ask(Request::Note { note: Some(text.to_owned()) }) {
-        Ok(Answer::Done { status }) => status.seq,
+fn note(keeper: &mut KeeperConnection, text: &str) -> u64 {
+    match keeper.ask(KeeperRequest::Note { note: Some(text.to_owned()) }) {
+        Ok(KeeperAnswer::Done { status }) => status.seq,
         other => panic!("an odd answer: {other:?}"),
     }
 }
 
 /// An agent that takes turns, in a session of its own.
-fn agent(lab: &Lab) -> String {
+fn agent(lab: &TestEnvironment) -> String {
     lab.add_agent("fake", &[]);
     lab.ok(["run", "-d", "--agent", "fake"])
 }
 
-/// What a process has in memory, in KiB.
+/// Resident memory of a process, in KiB.
 fn resident_kib(pid: u32) -> u64 {
     status_kib(pid, "VmRSS:")
 }
 
-/// What of that is its own, and not pages of its program, which come and go as they are used.
+/// The part of resident memory that is the process's own, without the pages of its program, which come and go with use.
 fn own_kib(pid: u32) -> u64 {
     status_kib(pid, "RssAnon:")
 }

@@ -1,4 +1,4 @@
-//! Output, screens, and typing once.
+//! Output, screens, and one-time input.
 
 use berth_harness::wait_until;
 use serde_json::json;
@@ -55,7 +55,7 @@ fn a_screen_is_shown_with_and_without_colours_and_also_when_the_session_is_over(
 }
 
 #[test]
-fn typing_once_is_one_writer_who_types_and_leaves() {
+fn typing_once_is_one_writer_that_types_and_leaves() {
     let lab = lab();
     let gateway = lab.serve();
     let id = lab.start(&["say:ready", "expect:hello", "expect", "say:got", "hang"]);
@@ -65,7 +65,7 @@ fn typing_once_is_one_writer_who_types_and_leaves() {
     lab.wait_output(&id, "got");
     let typed = lab.events(&id, "typed");
     assert_eq!(typed[0]["bytes"], 6);
-    // Somebody sits there.
+    // Another client sits at the terminal.
     let mut terminal = gateway.terminal(&id, "role=writer");
     terminal.wait_for("got");
     gateway.post(&path, &json!({"text": "x"})).problem(409, "held");

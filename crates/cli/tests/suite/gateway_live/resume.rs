@@ -1,10 +1,10 @@
-//! Coming back: whatever breaks a stream, its reader gets every event once.
+//! Resuming a stream: however it broke, its reader gets every event once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use berth_api::Connection;
-use berth_api::message::Request;
-use berth_harness::{Gateway, Lab, Seed};
+use berth_api::KeeperConnection;
+use berth_api::message::KeeperRequest;
+use berth_harness::{GatewayProcess, SeededRng, TestEnvironment};
 
 use crate::gateway_live::{connect, lab, note};
 
@@ -13,18 +13,18 @@ const EVENTS: u64 = 400;
 /// How many readers there are.
 const READERS: usize = 4;
 
-/// Reads a stream in many pieces, with a break after each, until everything is there; the lines.
+/// Reads a stream in many pieces, with a break after each, until all events are there; returns the lines.
 fn read_in_pieces(
-    gateway: &std::sync::RwLock<Gateway>,
+    gateway: &std::sync::RwLock<GatewayProcess>,
     path: &str,
     last: u64,
-    seed: &mut Seed,
+    seed: &mut SeededRng,
 ) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     while (lines.len() as u64) < last {
         let heard = lines.len().to_string();
         let open = gateway.read().expect("a gateway").try_events(path, &[("Last-Event-ID", &heard)]);
-        // Nobody listens at this moment.
+        // The gateway does not listen at this moment.
         let Some(mut stream) = open else {
             std::thread::yield_now();
             continue;
@@ -45,11 +45,11 @@ fn read_in_pieces(
 }
 
 fn disturb(
-    lab: &Lab,
+    lab: &TestEnvironment,
     id: &str,
-    gateway: &std::sync::RwLock<Gateway>,
-    keeper: &mut Connection,
-    seed: &mut Seed,
+    gateway: &std::sync::RwLock<GatewayProcess>,
+    keeper: &mut KeeperConnection,
+    seed: &mut SeededRng,
 ) {
     match seed.below(3) {
         0 => {
@@ -58,7 +58,7 @@ fn disturb(
             *gateway = lab.serve();
         }
         1 => {
-            let _ = keeper.ask(Request::Restart);
+            let _ = keeper.ask(KeeperRequest::Restart);
         }
         _ => {
             lab.ok(["stop", "--grace", "0s", id]);
@@ -66,21 +66,21 @@ fn disturb(
         }
     }
     *keeper = berth_harness::retry("the keeper", || {
-        let mut keeper = Connection::open(&lab.session_dir(id), "a test".to_owned()).ok()?;
-        keeper.ask(Request::Status).ok().map(|_| keeper)
+        let mut keeper = KeeperConnection::open(&lab.session_dir(id), "a test".to_owned()).ok()?;
+        keeper.ask(KeeperRequest::Status).ok().map(|_| keeper)
     });
 }
 
 #[test]
-fn who_comes_back_with_the_last_number_gets_every_event_once_whatever_broke_off() {
+fn a_reader_that_resumes_from_its_last_number_gets_every_event_once() {
     let lab = lab();
-    let mut seed = Seed::announce("resume");
+    let mut seed = SeededRng::announce("resume");
     let id = lab.start(&["hang"]);
     let gateway = std::sync::RwLock::new(lab.serve());
     let path = format!("/v1/sessions/{id}/events");
     let mut keeper = connect(&lab, &id);
     let disturbed = AtomicBool::new(false);
-    let seeds: Vec<Seed> = (0..READERS).map(|_| seed.fork()).collect();
+    let seeds: Vec<SeededRng> = (0..READERS).map(|_| seed.fork()).collect();
     let all = std::thread::scope(|scope| {
         let readers: Vec<_> = seeds
             .into_iter()
@@ -104,6 +104,6 @@ fn who_comes_back_with_the_last_number_gets_every_event_once_whatever_broke_off(
     for lines in all {
         let told: Vec<serde_json::Value> =
             lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        assert!(told == log, "what was told is not what happened");
+        assert!(told == log, "the stream differs from the log");
     }
 }

@@ -1,15 +1,15 @@
-//! A browser's terminal: attached, slow, cut off, and talking nonsense.
+//! A browser's terminal: attached, slow, cut off, and sending invalid messages.
 
-use berth_api::message::Request;
+use berth_api::message::KeeperRequest;
 use berth_harness::tungstenite::Message;
-use berth_harness::{Heard, signal, wait_until};
-use berth_screen::{Screen, Size};
+use berth_harness::{SocketMessage, signal, wait_until};
+use berth_screen::{Screen, ScreenSize};
 use serde_json::json;
 
 use crate::gateway_live::{connect, lab, resident_kib};
 
 #[test]
-fn who_attaches_sees_the_screen_types_and_leaves_and_the_run_goes_on() {
+fn a_client_attaches_sees_the_screen_types_and_leaves_and_the_run_goes_on() {
     let lab = lab();
     let gateway = lab.serve();
     let id = lab.start_echo();
@@ -26,7 +26,7 @@ fn who_attaches_sees_the_screen_types_and_leaves_and_the_run_goes_on() {
     terminal.say(&json!({"resize": {"rows": 12, "cols": 40}}));
     wait_until("the size", || lab.show(&id)["rows"] == 12);
     terminal.close();
-    wait_until("nobody types", || lab.show(&id)["writer"].is_null());
+    wait_until("no client types", || lab.show(&id)["writer"].is_null());
     assert_eq!((lab.number(&id, "pid"), lab.show(&id)["state"].as_str()), (pid, Some("running")));
     let mut again = gateway.terminal(&id, "role=writer");
     assert!(again.wait_remark("attached")["fence"].as_u64().is_some_and(|next| next > fence));
@@ -34,7 +34,7 @@ fn who_attaches_sees_the_screen_types_and_leaves_and_the_run_goes_on() {
 }
 
 #[test]
-fn an_observer_sees_and_its_keys_and_sizes_reach_nobody() {
+fn an_observer_sees_the_screen_and_its_keys_and_sizes_have_no_effect() {
     let lab = lab();
     let gateway = lab.serve();
     let id = lab.start_echo();
@@ -54,7 +54,7 @@ fn an_observer_sees_and_its_keys_and_sizes_reach_nobody() {
 }
 
 #[test]
-fn who_watches_sees_the_screen_in_the_writers_new_size_at_once_though_the_agent_says_nothing() {
+fn an_observer_sees_the_screen_in_the_writers_new_size_at_once_though_the_agent_says_nothing() {
     let lab = lab();
     let gateway = lab.serve();
     let id = lab.start_echo();
@@ -73,14 +73,14 @@ fn who_watches_sees_the_screen_in_the_writers_new_size_at_once_though_the_agent_
 }
 
 #[test]
-fn who_is_attached_when_the_run_ends_or_the_keeper_changes_its_program_is_told_or_stays() {
+fn an_attached_client_is_told_of_the_end_of_the_run_and_stays_when_the_keeper_is_replaced() {
     let lab = lab();
     let gateway = lab.serve();
     let id = lab.start(&["say:ready", "echo:!", "exit:7"]);
     let mut terminal = gateway.terminal(&id, "role=writer");
     let before = terminal.wait_remark("attached");
     terminal.wait_for("ready");
-    let _ = connect(&lab, &id).ask(Request::Restart);
+    let _ = connect(&lab, &id).ask(KeeperRequest::Restart);
     let after = terminal.wait_remark("attached");
     assert!(after["fence"].as_u64() > before["fence"].as_u64(), "{before} {after}");
     terminal.type_keys(b"bye!");
@@ -93,7 +93,7 @@ fn who_is_attached_when_the_run_ends_or_the_keeper_changes_its_program_is_told_o
 }
 
 #[test]
-fn a_browser_that_reads_nothing_holds_up_nobody_and_then_sees_a_screen_without_a_torn_sequence() {
+fn a_browser_that_reads_nothing_holds_up_no_agent_and_then_sees_a_screen_without_a_torn_sequence() {
     let lab = lab();
     let gateway = lab.serve();
     let id = lab.start(&["say:ready", "expect:go", "flood-colour:20M", "say:\\nall-done", "hang"]);
@@ -103,7 +103,7 @@ fn a_browser_that_reads_nothing_holds_up_nobody_and_then_sees_a_screen_without_a
     let sizes = || (resident_kib(gateway.pid()), resident_kib(keeper));
     let before = sizes();
     terminal.type_keys(b"go\r");
-    // Nobody reads the socket, and the agent comes to its end all the same.
+    // The client does not read its socket, and the agent comes to its end nevertheless.
     lab.wait_output(&id, "all-done");
     let after = sizes();
     println!("KiB of gateway and keeper: {before:?} {after:?}");
@@ -112,14 +112,14 @@ fn a_browser_that_reads_nothing_holds_up_nobody_and_then_sees_a_screen_without_a
     terminal.wait_for("all-done");
     assert!(terminal.screens >= 2, "it was given a fresh screen");
     assert!(terminal.received < 2 * 1024 * 1024, "{} bytes waited for it", terminal.received);
-    let mut screen = Screen::new(Size { rows: 24, cols: 80 });
+    let mut screen = Screen::new(ScreenSize { rows: 24, cols: 80 });
     screen.feed(&terminal.shown);
     let expected = gateway.get(&format!("/v1/sessions/{id}/screen?format=ansi")).text();
     assert_eq!(screen.ansi().trim_end(), expected.trim_end());
 }
 
 #[test]
-fn nonsense_is_answered_and_what_is_too_large_ends_the_connection() {
+fn an_invalid_message_is_answered_and_one_that_is_too_large_ends_the_connection() {
     let lab = lab();
     let gateway = lab.serve();
     let id = lab.start_echo();
@@ -156,12 +156,12 @@ fn nonsense_is_answered_and_what_is_too_large_ends_the_connection() {
     wait_until("the keys", || lab.output(&id).len() == 100_005);
     let _ = terminal.try_type(&[b'n'; 128 * 1024 + 1]);
     assert_eq!(terminal.wait_closed(), Some(1009));
-    wait_until("nobody types", || lab.show(&id)["writer"].is_null());
+    wait_until("no client types", || lab.show(&id)["writer"].is_null());
     assert_eq!(lab.output(&id).len(), 100_005, "nothing of it was typed");
 }
 
 #[test]
-fn a_gateway_killed_while_somebody_is_attached_frees_the_right_to_type_and_the_run_goes_on() {
+fn a_gateway_killed_while_a_client_is_attached_frees_the_right_to_type_and_the_run_goes_on() {
     let lab = lab();
     let mut gateway = lab.serve();
     let id = lab.start_echo();
@@ -170,7 +170,7 @@ fn a_gateway_killed_while_somebody_is_attached_frees_the_right_to_type_and_the_r
     terminal.wait_for("ready");
     gateway.kill();
     assert_eq!(terminal.wait_closed(), None);
-    wait_until("nobody types", || lab.show(&id)["writer"].is_null());
+    wait_until("no client types", || lab.show(&id)["writer"].is_null());
     let gateway = lab.serve();
     let mut again = gateway.terminal(&id, "role=writer");
     again.wait_for("ready");
@@ -183,7 +183,7 @@ fn a_gateway_killed_while_somebody_is_attached_frees_the_right_to_type_and_the_r
     drop(other);
     signal(&lab.process(&id, "pid"), rustix::process::Signal::KILL);
     assert_eq!(again.wait_remark("ended")["signal"], 9);
-    assert!(matches!(again.hear(), Heard::Closed(Some(1000))));
+    assert!(matches!(again.hear(), SocketMessage::Closed(Some(1000))));
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_terminal_is_a_connection_that_counts_and_ends_with_the_gateway() {
         let line = metrics.lines().find_map(|line| line.strip_prefix("berth_http_connections "));
         line.and_then(|count| count.parse::<usize>().ok()).expect("a number")
     };
-    wait_until("nobody but us", || connections() == 1);
+    wait_until("no client but ours", || connections() == 1);
     let mut terminals: Vec<_> = (0..3).map(|_| gateway.terminal(&id, "role=observer")).collect();
     terminals.iter_mut().for_each(|terminal| terminal.wait_for("ready"));
     wait_until("each terminal and us", || connections() == 4);

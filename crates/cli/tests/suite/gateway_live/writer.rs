@@ -1,11 +1,11 @@
 //! One writer, through the API: B14 and B15.
 
-use berth_harness::{Gateway, Heard, Seed, Socket, wait_until};
+use berth_harness::{GatewayProcess, GatewayWebSocket, SeededRng, SocketMessage, wait_until};
 use serde_json::{Value, json};
 
 use crate::gateway_live::lab;
 
-/// Of all who ever could type, never two at once, and every one with a higher number.
+/// Asserts that there were never two writers at once, and that each writer got a higher number than the one before.
 fn assert_one_writer_at_a_time(log: &[Value]) {
     let mut holder: Option<u64> = None;
     let mut highest = 0;
@@ -27,23 +27,23 @@ fn assert_one_writer_at_a_time(log: &[Value]) {
     }
 }
 
-fn attach(gateway: &Gateway, id: &str, role: &str) -> Socket {
+fn attach(gateway: &GatewayProcess, id: &str, role: &str) -> GatewayWebSocket {
     let mut terminal = gateway.terminal(id, &format!("role={role}"));
     terminal.wait_remark("attached");
     terminal
 }
 
-/// Types, and says whether that was shown; not if somebody took the right before.
-fn types(terminal: &mut Socket, mark: &str) -> bool {
+/// Types, and returns true if the keys were shown; false if another client took the right before.
+fn types(terminal: &mut GatewayWebSocket, mark: &str) -> bool {
     terminal.type_keys(mark.as_bytes());
     loop {
         if terminal.shown.windows(mark.len()).any(|shown| shown == mark.as_bytes()) {
             return true;
         }
         match terminal.hear() {
-            Heard::Remark(remark) if remark.get("replaced").is_some() => return false,
-            Heard::Remark(_) | Heard::Bytes => {}
-            Heard::Closed(code) => panic!("closed with {code:?}"),
+            SocketMessage::Remark(remark) if remark.get("replaced").is_some() => return false,
+            SocketMessage::Remark(_) | SocketMessage::Bytes => {}
+            SocketMessage::Closed(code) => panic!("closed with {code:?}"),
         }
     }
 }
@@ -64,10 +64,10 @@ fn b14_a_writer_is_refused_while_there_is_one_and_takes_over_when_it_says_so() {
     let mut second = attach(&gateway, &id, "take");
     assert!(first.wait_remark("replaced")["by"].as_str().is_some_and(|by| by.contains("pid ")));
     second.type_keys(b"<two>");
-    // The first one sees on.
+    // The first terminal goes on as an observer.
     first.wait_for("<two>");
     second.close();
-    wait_until("nobody types", || lab.show(&id)["writer"].is_null());
+    wait_until("no client types", || lab.show(&id)["writer"].is_null());
     let mut third = attach(&gateway, &id, "writer");
     third.type_keys(b"<three>");
     first.wait_for("<three>");
@@ -76,7 +76,7 @@ fn b14_a_writer_is_refused_while_there_is_one_and_takes_over_when_it_says_so() {
 }
 
 #[test]
-fn everybody_can_tell_who_is_attached_and_who_types() {
+fn the_api_lists_attached_clients_and_marks_the_writer() {
     let lab = lab();
     let gateway = lab.serve();
     let id = lab.start_echo();
@@ -97,13 +97,13 @@ fn everybody_can_tell_who_is_attached_and_who_types() {
     assert!(shown.contains("(observer), since ") && shown.contains("(writer), since "), "{shown}");
     types.close();
     looks.close();
-    wait_until("nobody to be there", || attached().is_empty());
+    wait_until("all clients to be gone", || attached().is_empty());
 }
 
 #[test]
-fn b14_whoever_is_cut_off_in_a_hand_over_there_are_never_two_writers_and_the_right_can_be_had_again() {
+fn b14_a_takeover_cut_off_at_any_side_never_leaves_two_writers_and_the_right_can_be_had_again() {
     let lab = lab();
-    let mut seed = Seed::announce("b14");
+    let mut seed = SeededRng::announce("b14");
     let mut gateway = lab.serve();
     let id = lab.start_echo();
     for round in 0..12 {
@@ -126,19 +126,19 @@ fn b14_whoever_is_cut_off_in_a_hand_over_there_are_never_two_writers_and_the_rig
         let mark = format!("<{round}>");
         while !types(&mut attach(&gateway, &id, "take"), &mark) {}
     }
-    wait_until("nobody types", || lab.show(&id)["writer"].is_null());
+    wait_until("no client types", || lab.show(&id)["writer"].is_null());
     assert_one_writer_at_a_time(&lab.log(&id));
 }
 
 #[test]
-fn b15_keys_sizes_and_the_end_of_who_was_replaced_change_nothing() {
+fn b15_keys_sizes_and_the_end_of_a_replaced_writer_change_nothing() {
     let lab = lab();
     let gateway = lab.serve();
     let id = lab.start_echo();
     let mut old = attach(&gateway, &id, "writer");
     let mut new = gateway.terminal(&id, "role=take&rows=33&cols=77");
     new.wait_remark("attached");
-    // It has not read yet that it was replaced, and types on.
+    // The old writer has not read yet that it was replaced, and types on.
     old.type_keys(b"STALE");
     old.say(&json!({"resize": {"rows": 3, "cols": 3}}));
     old.wait_remark("replaced");
@@ -151,13 +151,17 @@ fn b15_keys_sizes_and_the_end_of_who_was_replaced_change_nothing() {
     let status = lab.show(&id);
     assert_eq!((&status["rows"], &status["writer"]), (&json!(33), &writer));
     assert_eq!(lab.output(&id), b"ready<new>");
-    assert_eq!(lab.events(&id, "writer_released").len(), 0, "nobody gave up a right that was not theirs");
+    assert_eq!(
+        lab.events(&id, "writer_released").len(),
+        0,
+        "no client released a right that it did not have"
+    );
 }
 
 #[test]
 fn b15_of_keys_typed_while_the_right_is_taken_none_comes_after_the_taking() {
     let lab = lab();
-    let mut seed = Seed::announce("b15");
+    let mut seed = SeededRng::announce("b15");
     let gateway = lab.serve();
     let id = lab.start_echo();
     for round in 0..10 {
@@ -178,17 +182,19 @@ fn b15_of_keys_typed_while_the_right_is_taken_none_comes_after_the_taking() {
             new.type_keys(mark.as_bytes());
             new.wait_for(&mark);
             let mut old = typing.join().expect("it typed");
-            // What is said behind the keys is answered when they have been passed on.
+            // A message behind the keys is answered when the keys have been passed on.
             old.type_keys(b"o");
             old.say_text("{");
-            let is_answer = |title: &Value| title.as_str().is_some_and(|title| title.contains("understood"));
+            let is_answer = |title: &Value| {
+                title.as_str().is_some_and(|title| title.contains("the message is not valid"))
+            };
             while !is_answer(&old.wait_remark("problem")["title"]) {}
             new.type_keys(b"|");
             new.wait_for(&format!("{mark}|"));
         });
     }
     let output = String::from_utf8(lab.output(&id)).expect("text");
-    // Between a taking and the next giving there is only what the taker typed.
+    // Between two take-overs the output has only the keys of the client that took over.
     for round in 0..10 {
         assert!(output.contains(&format!("<{round}>|")), "{output}");
     }

@@ -1,16 +1,18 @@
-//! Every route, asked so that it does what it is for, answers as it is described.
+//! Every route answers a successful request as it is described.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 
 use berth_gateway::routes;
-use berth_harness::{Description, Gateway, Lab, Reply, exchange, wait_until};
+use berth_harness::{
+    GatewayProcess, HttpResponse, OpenApiDescription, TestEnvironment, exchange, wait_until,
+};
 use serde_json::{Value, json};
 
 use crate::gateway_openapi::lab;
 use crate::gateway_openapi::refusals::filled;
 
-/// What is not asked here with success, and why.
+/// Operations that are not asked here with success, and why.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("get_at_host", "needs another host: tests/suite/hosts"),
     ("post_at_host", "needs another host: tests/suite/hosts"),
@@ -18,17 +20,17 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("delete_at_host", "needs another host: tests/suite/hosts"),
 ];
 
-/// The statuses that routes refuse with for reasons of their own. The others come from what all requests pass, and are held
-/// against the description of every route in `refusals`, or are the gateway's fault (500).
+/// The statuses that routes refuse with for reasons of their own. The others come from checks that all requests pass,
+/// and are checked against the description of every route in `refusals`, or are the gateway's fault (500).
 const OWN: [u16; 5] = [404, 409, 410, 428, 504];
 
-/// It takes a machine on which `/proc` or the control groups cannot be read.
+/// Reason: needs a machine on which `/proc` or the control groups cannot be read.
 const NO_PROC: &str = "where processes cannot be looked at";
-/// It takes a file of the agent, or of a session, that is broken or cannot be read.
+/// Reason: needs a file of the agent, or of a session, that is broken or cannot be read.
 const BROKEN: &str = "a file that is broken or cannot be read: for commands in tests/suite/damage.rs";
 const HELPERS: &str = "a helper that cannot be had, told of or ended: for commands in tests/suite/helpers";
 
-/// What a route may refuse with and is not provoked here, and where it is or why not.
+/// Refusals that a route may give and that are not provoked here, and where they are or why not.
 const NOT_PROVOKED: &[(&str, u16, &str)] = &[
     ("processes", 409, NO_PROC),
     ("session_processes", 409, NO_PROC),
@@ -54,25 +56,32 @@ const NOT_PROVOKED: &[(&str, u16, &str)] = &[
     ("stop_helper", 409, HELPERS),
     ("agents", 409, "the berth that is asked for versions cannot be started"),
     ("answer", 409, "an answer that is not offered: tests/suite/gateway_turns/answers.rs"),
-    ("restore_session", 409, "somebody else brings it back at this very moment"),
+    ("restore_session", 409, "another client restores the session at this very moment"),
     ("stop_session", 409, "a run that cannot be ended: for commands in tests/suite/crash"),
     ("login", 410, "a link that was used: tests/suite/gateway_auth/login.rs"),
-    ("adopt_foreign", 504, "somebody has it open for longer than one waits: tests/suite/foreign/api.rs"),
+    ("adopt_foreign", 504, "a process has it open for longer than one waits: tests/suite/foreign/api.rs"),
     ("cancel_turn", 504, "an agent that does nothing in its half minute"),
     ("send_turn", 504, "an agent that does nothing in its half minute"),
     ("create_session", 504, "an agent that does not take turns in its half minute"),
     ("ensure_helper", 504, "a helper that is not ready in time: for commands in tests/suite/helpers"),
 ];
 
-/// Somebody who asks everything, and holds every answer against the description.
-struct Asker<'a> {
-    gateway: &'a Gateway,
-    description: Description,
+/// A client that asks everything, and checks every answer against the description.
+struct OpenApiChecker<'a> {
+    gateway: &'a GatewayProcess,
+    description: OpenApiDescription,
 }
 
-impl Asker<'_> {
+impl OpenApiChecker<'_> {
     /// Asks, checks the status and the answer.
-    fn ask(&mut self, name: &str, status: u16, method: &str, path: &str, body: Option<&Value>) -> Reply {
+    fn ask(
+        &mut self,
+        name: &str,
+        status: u16,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> HttpResponse {
         self.ask_with(name, status, method, path, &[], body)
     }
 
@@ -84,22 +93,22 @@ impl Asker<'_> {
         path: &str,
         headers: &[(&str, &str)],
         body: Option<&Value>,
-    ) -> Reply {
+    ) -> HttpResponse {
         let reply = self.gateway.ask(method, path, headers, body);
         assert_eq!(reply.status, status, "{name}: {method} {path}: {}", reply.text());
         self.description.holds(name, &reply);
         reply
     }
 
-    fn get(&mut self, name: &str, path: &str) -> Reply {
+    fn get(&mut self, name: &str, path: &str) -> HttpResponse {
         self.ask(name, 200, "GET", path, None)
     }
 
-    fn post(&mut self, name: &str, status: u16, path: &str, body: &Value) -> Reply {
+    fn post(&mut self, name: &str, status: u16, path: &str, body: &Value) -> HttpResponse {
         self.ask(name, status, "POST", path, Some(body))
     }
 
-    /// Asks for what does not end, and hears only how it begins.
+    /// Asks for a stream that does not end, and checks only its beginning.
     fn begins(&mut self, name: &str, status: u16, path: &str, headers: &[(&str, &str)]) {
         let mut stream = self.gateway.connect();
         stream.write_all(&berth_harness::request("GET", path, headers, None)).expect("it listens");
@@ -108,11 +117,11 @@ impl Asker<'_> {
         assert_eq!(first.split(' ').nth(1), Some(status.to_string().as_str()), "{name}: {first}");
         let pair = |line: String| line.split_once(':').map(|(n, v)| (n.to_lowercase(), v.trim().to_owned()));
         let headers = lines.take_while(|line| !line.is_empty()).filter_map(pair).collect();
-        self.description.holds(name, &Reply { status, headers, body: vec![] });
+        self.description.holds(name, &HttpResponse { status, headers, body: vec![] });
     }
 }
 
-fn sessions(asker: &mut Asker<'_>, lab: &Lab) {
+fn sessions(asker: &mut OpenApiChecker<'_>, lab: &TestEnvironment) {
     asker.get("list_sessions", "/v1/sessions");
     let new = json!({"name": "talk", "agent": "fake", "cwd": lab.dir(), "tags": ["a"], "env": {"A": "b"}});
     let key = [("Idempotency-Key", "make")];
@@ -127,7 +136,7 @@ fn sessions(asker: &mut Asker<'_>, lab: &Lab) {
 }
 
 /// A conversation that was had without berth.
-fn foreign(asker: &mut Asker<'_>, lab: &Lab) {
+fn foreign(asker: &mut OpenApiChecker<'_>, lab: &TestEnvironment) {
     let id = "aaaaaaaa-1111-4111-8111-111111111111";
     let dir = lab.dir().join("account/projects/-x");
     std::fs::create_dir_all(&dir).expect("a directory");
@@ -155,8 +164,8 @@ fn foreign(asker: &mut Asker<'_>, lab: &Lab) {
     history(asker, &dir.join(format!("{id}.jsonl")));
 }
 
-/// What is kept of the conversation that was adopted, and ended.
-fn history(asker: &mut Asker<'_>, file: &std::path::Path) {
+/// The history that is kept of the conversation that was adopted and ended.
+fn history(asker: &mut OpenApiChecker<'_>, file: &std::path::Path) {
     let checked = asker.get("check_transcript", "/v1/sessions/login/transcript/check").json();
     assert_eq!(checked["files"][0]["path"], file.display().to_string(), "{checked}");
     asker.get("transcript_tree", "/v1/sessions/login/transcript/tree");
@@ -164,13 +173,13 @@ fn history(asker: &mut Asker<'_>, file: &std::path::Path) {
     let told = asker.get("get_history", at).json();
     assert_eq!(told["points"].as_array().map(Vec::len), Some(1), "a run that ended was copied: {told}");
     asker.post("restore_history", 409, &format!("{at}/restore"), &json!({}));
-    let had = std::fs::read(file).expect("what the agent wrote");
+    let had = std::fs::read(file).expect("the transcript of the agent");
     std::fs::remove_file(file).expect("the agent's file");
     asker.post("restore_history", 200, &format!("{at}/restore"), &json!({"at": 1}));
     assert!(std::fs::read(file).expect("it is back") == had);
 }
 
-fn turns(asker: &mut Asker<'_>, lab: &Lab) {
+fn turns(asker: &mut OpenApiChecker<'_>, lab: &TestEnvironment) {
     let (at, gate) = ("/v1/sessions/talk", lab.dir().join("gate"));
     asker.post("send_turn", 200, &format!("{at}/turns"), &json!({"text": "hello", "wait": true}));
     asker.get("list_turns", &format!("{at}/turns"));
@@ -213,7 +222,7 @@ fn turns(asker: &mut Asker<'_>, lab: &Lab) {
     asker.post("wait", 200, &format!("{at}/wait"), &json!({"for": "idle"}));
 }
 
-fn live(asker: &mut Asker<'_>) {
+fn live(asker: &mut OpenApiChecker<'_>) {
     asker.post("wait", 200, "/v1/sessions/shell/wait", &json!({"for": {"output": "ready"}}));
     asker.get("list_events", "/v1/sessions/talk/events?after=0&limit=1000");
     asker.get("list_events", "/v1/sessions/shell/events");
@@ -237,11 +246,11 @@ fn live(asker: &mut Asker<'_>) {
     let mut first = String::new();
     BufReader::new(stream).read_line(&mut first).expect("an answer");
     assert!(first.starts_with("HTTP/1.1 101"), "{first}");
-    asker.description.holds("attach_terminal", &Reply { status: 101, headers: vec![], body: vec![] });
+    asker.description.holds("attach_terminal", &HttpResponse { status: 101, headers: vec![], body: vec![] });
     asker.ask("attach_terminal", 400, "GET", "/v1/sessions/shell/terminal", None);
 }
 
-fn evidence(asker: &mut Asker<'_>) {
+fn evidence(asker: &mut OpenApiChecker<'_>) {
     let pid = asker.gateway.get("/v1/sessions/shell").ok()["pid"].to_string();
     asker.get("transcript", "/v1/sessions/talk/transcript");
     for (session, format) in [("talk", "markdown"), ("talk", "events"), ("talk", "json"), ("shell", "cast")] {
@@ -263,7 +272,7 @@ fn evidence(asker: &mut Asker<'_>) {
     asker.post("sweep", 200, "/v1/sweep", &json!({}));
 }
 
-fn helpers(asker: &mut Asker<'_>, lab: &Lab) {
+fn helpers(asker: &mut OpenApiChecker<'_>, lab: &TestEnvironment) {
     let command = [lab.agent(), "say:up\\n".to_owned(), "hang".to_owned()];
     let new =
         json!({"name": "server", "owner": "shell", "ready": "line:up", "cwd": lab.dir(), "command": command});
@@ -277,7 +286,7 @@ fn helpers(asker: &mut Asker<'_>, lab: &Lab) {
     asker.post("stop_helper", 200, "/v1/helpers/server/stop", &json!({"grace_ms": 0}));
 }
 
-fn gateway_itself(asker: &mut Asker<'_>) {
+fn gateway_itself(asker: &mut OpenApiChecker<'_>) {
     for (name, path) in [
         ("list_hosts", "/v1/hosts?names=true"),
         ("health", "/healthz"),
@@ -290,7 +299,7 @@ fn gateway_itself(asker: &mut Asker<'_>) {
     ] {
         asker.get(name, path);
     }
-    // Whoever comes by the socket is in already.
+    // A client at the socket is logged in already.
     asker.ask("login_page", 303, "GET", "/login", None);
     let page = asker.gateway.get("/").text();
     let file =
@@ -299,7 +308,7 @@ fn gateway_itself(asker: &mut Asker<'_>) {
     let new = json!({"name": "ci", "scope": "read", "expires_in_ms": 60_000});
     let secret = asker.post("create_token", 201, "/v1/tokens", &new).json()["secret"].clone();
     asker.get("list_tokens", "/v1/tokens");
-    // Who needs no login is sent to the page, but for a good link.
+    // A client that needs no login is sent to the page, except with a good link.
     asker.ask("login_page", 303, "GET", "/login", None);
     let link = asker.post("create_link", 201, "/v1/links", &json!({"scope": "read"})).json()["url"].clone();
     let (_, link) = link.as_str().and_then(|url| url.split_once("/login")).expect("a link to the login");
@@ -317,7 +326,7 @@ fn gateway_itself(asker: &mut Asker<'_>) {
     asker.ask("revoke_token", 200, "DELETE", "/v1/tokens/ci", None);
 }
 
-fn life(asker: &mut Asker<'_>) {
+fn life(asker: &mut OpenApiChecker<'_>) {
     asker.post("stop_session", 200, "/v1/sessions/talk/stop", &json!({"grace_ms": 0}));
     asker.post("fork_session", 201, "/v1/sessions/talk/fork", &json!({"name": "copy"}));
     asker.post("archive_session", 200, "/v1/sessions/talk/archive", &json!({}));
@@ -334,8 +343,8 @@ fn life(asker: &mut Asker<'_>) {
     asker.post("stop_session", 200, "/v1/sessions/shell/stop", &json!({"grace_ms": 0}));
 }
 
-/// Asks for what cannot be as things are: `talk` takes turns and runs, and `shell` is a terminal that does.
-fn conflicts(asker: &mut Asker<'_>) {
+/// Asks for conflicts with the present state: `talk` takes turns and runs, and `shell` is a terminal that runs.
+fn conflicts(asker: &mut OpenApiChecker<'_>) {
     let id = |name: &str| asker.gateway.get(&format!("/v1/sessions/{name}")).ok()["id"].clone();
     let shell = id("shell").as_str().expect("an id").to_owned();
     let token = json!({"name": "taken", "scope": "read"});
@@ -375,8 +384,8 @@ fn conflicts(asker: &mut Asker<'_>) {
     asker.post("release_helper", 404, "/v1/helpers/nobody/release", &json!({"owner": "talk"}));
 }
 
-/// Asks about what is not there, and holds what was ever refused against what may be.
-fn refusals(asker: &mut Asker<'_>) {
+/// Asks for things that do not exist, and checks every refusal so far against the description.
+fn refusals(asker: &mut OpenApiChecker<'_>) {
     for (method, path, operation) in asker.description.operations() {
         if operation["responses"]["404"].is_object() && path.contains('{') {
             let name = operation["operationId"].as_str().expect("a name").to_owned();
@@ -399,16 +408,16 @@ fn refusals(asker: &mut Asker<'_>) {
     let never: BTreeSet<(String, u16)> = own.difference(&asker.description.seen).cloned().collect();
     let known: BTreeSet<(String, u16)> =
         NOT_PROVOKED.iter().map(|(name, status, _)| ((*name).to_owned(), *status)).collect();
-    assert_eq!(never, known, "what is described and was not seen is not what is known to be so");
+    assert_eq!(never, known, "the described refusals that were not seen differ from the known ones");
 }
 
 #[test]
-fn every_route_does_what_it_is_for_and_answers_as_it_is_described() {
+fn every_route_works_and_answers_as_it_is_described() {
     let lab = lab();
     let account = lab.dir().join("account").display().to_string();
     let places = [("CLAUDE_CONFIG_DIR", account.as_str()), ("CODEX_HOME", account.as_str())];
     let gateway = lab.serve_in(&["--listen", "127.0.0.1:0"], &places);
-    let mut asker = Asker { gateway: &gateway, description: Description::of(&gateway) };
+    let mut asker = OpenApiChecker { gateway: &gateway, description: OpenApiDescription::of(&gateway) };
     foreign(&mut asker, &lab);
     sessions(&mut asker, &lab);
     turns(&mut asker, &lab);
@@ -437,5 +446,5 @@ fn every_route_does_what_it_is_for_and_answers_as_it_is_described() {
 fn the_binary_prints_the_description_its_gateway_gives() {
     let lab = lab();
     let gateway = lab.serve();
-    assert_eq!(&lab.json(["openapi"]), Description::of(&gateway).whole());
+    assert_eq!(&lab.json(["openapi"]), OpenApiDescription::of(&gateway).whole());
 }

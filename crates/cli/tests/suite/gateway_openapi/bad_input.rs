@@ -1,13 +1,13 @@
-//! Bodies and heads that make no sense, over a raw socket: a typed answer each, nothing done, and memory stays as it was.
+//! Invalid bodies and heads, over a raw socket: a typed answer each, nothing done, and memory stays as it was.
 
 use std::io::{Read, Write};
 
-use berth_harness::{Gateway, Reply, exchange};
+use berth_harness::{GatewayProcess, HttpResponse, exchange};
 use serde_json::json;
 
 use crate::gateway_openapi::lab;
 
-fn post(gateway: &Gateway, path: &str, body: &[u8]) -> Reply {
+fn post(gateway: &GatewayProcess, path: &str, body: &[u8]) -> HttpResponse {
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n",
@@ -24,7 +24,7 @@ fn memory_bytes(pid: u32) -> u64 {
 }
 
 #[test]
-fn a_body_that_is_no_json_or_not_what_is_asked_for_is_refused_with_the_place_of_the_mistake() {
+fn a_body_that_is_not_json_or_not_of_the_right_shape_is_refused_with_the_place_of_the_mistake() {
     let lab = lab();
     let gateway = lab.serve();
     let deep = [vec![b'['; 100_000], vec![b']'; 100_000]].concat();
@@ -73,9 +73,9 @@ fn a_body_that_is_no_json_or_not_what_is_asked_for_is_refused_with_the_place_of_
     assert_eq!(gateway.get("/v1/sessions?all=true").ok()["sessions"], json!([]));
 }
 
-/// What a client says of itself comes back nowhere as something else.
+/// Text that a client sends is never returned as a header or a line of its own.
 #[test]
-fn what_a_client_sends_breaks_out_of_no_header_and_no_line() {
+fn text_from_a_client_breaks_out_of_no_header_and_no_line() {
     let lab = lab();
     let gateway = lab.serve();
     lab.start_with(&["--name", "fix"], &["hang"]);
@@ -100,7 +100,7 @@ fn what_a_client_sends_breaks_out_of_no_header_and_no_line() {
     let name = json!({"name": "a\r\nX-Evil: 1", "agent": "fake"});
     gateway.post("/v1/sessions", &name).problem(400, "usage");
     let keys = json!({"text": "x"});
-    // A line break in a header is the end of it: what follows is another header, or no request.
+    // A line break in a header ends it: the text behind it is another header, or not a request.
     let reply = gateway.ask("POST", "/v1/sessions/fix/turns", &[("Idempotency-Key", "a\nb")], Some(&keys));
     assert_eq!(reply.status, 400, "{reply:?}");
     let reply = gateway.ask("POST", "/v1/sessions/fix/turns", &[("Idempotency-Key", "\u{e9}")], Some(&keys));

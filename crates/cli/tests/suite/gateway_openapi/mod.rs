@@ -1,14 +1,14 @@
-//! The description of the API, held against what a running gateway answers; and input that makes no sense.
+//! The description of the API, checked against the answers of a running gateway; and input that is not valid.
 //!
-//! Start with [`berth_harness::Description::holds`]. Every problem that any test hears is held against it, too.
+//! Start with [`berth_harness::OpenApiDescription::holds`]. Every problem that any test hears is checked against it as well.
 
 mod answers;
 mod bad_input;
 mod refusals;
 
-use berth_harness::Lab;
+use berth_harness::TestEnvironment;
 
 /// A lab whose config file has the agent `fake`.
-fn lab() -> Lab {
-    Lab::with_agent(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"))
 }

@@ -1,6 +1,6 @@
 //! Every route, asked in every way that it refuses, answers with a problem that is described.
 
-use berth_harness::{Description, Gateway, Reply, exchange};
+use berth_harness::{GatewayProcess, HttpResponse, OpenApiDescription, exchange};
 use serde_json::{Value, json};
 
 use crate::gateway_openapi::lab;
@@ -8,7 +8,7 @@ use crate::gateway_openapi::lab;
 /// The largest body, as `gateway` has it.
 const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
 
-/// A path with something in every place.
+/// A path with a value for every placeholder.
 pub(crate) fn filled(path: &str) -> String {
     let parts = path.split('/').map(|part| match part {
         "{session}" | "{helper}" | "{token}" | "{host}" | "{path}" => "nobody",
@@ -21,7 +21,7 @@ pub(crate) fn filled(path: &str) -> String {
 }
 
 /// A body of any bytes.
-fn ask_bytes(gateway: &Gateway, method: &str, path: &str, kind: &str, body: &[u8]) -> Reply {
+fn ask_bytes(gateway: &GatewayProcess, method: &str, path: &str, kind: &str, body: &[u8]) -> HttpResponse {
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {kind}\r\n\
          Content-Length: {}\r\n\r\n",
@@ -34,20 +34,20 @@ fn ask_bytes(gateway: &Gateway, method: &str, path: &str, kind: &str, body: &[u8
 fn every_route_refuses_strangers_and_nonsense_with_a_problem_that_is_described() {
     let lab = lab();
     let gateway = lab.serve_with(&["--listen", "127.0.0.1:0"]);
-    let mut description = Description::of(&gateway);
+    let mut description = OpenApiDescription::of(&gateway);
     let reader = lab.ok(["token", "new", "--scope", "read", "--name", "reader"]);
     let bearer = format!("Bearer {reader}");
     let mut count = 0;
     for (method, path, operation) in description.operations() {
         let name = operation["operationId"].as_str().expect("a name");
-        let mut holds = |reply: Reply, status: u16| {
+        let mut holds = |reply: HttpResponse, status: u16| {
             assert_eq!(reply.status, status, "{name}: {}", reply.text());
             description.holds(name, &reply);
             count += 1;
         };
         let at = filled(&path);
         let is_open = operation["security"].is_array();
-        // Another name, and another page.
+        // A request for another host name, and one from another page.
         holds(gateway.ask_tcp(&method, &at, &[("Host", "evil.example")], None), 421);
         if method != "GET" {
             holds(gateway.ask_tcp(&method, &at, &[("Origin", "http://evil.example")], None), 403);
@@ -63,7 +63,7 @@ fn every_route_refuses_strangers_and_nonsense_with_a_problem_that_is_described()
             holds(gateway.ask(&method, &at, &[], None), 404);
         }
         let taken = &operation["requestBody"]["content"];
-        // What is asked about is looked for before the body is read, so it has to be there.
+        // The subject of the request is looked up before the body is read, so it has to exist.
         if !taken["application/json"].is_object() || path.contains('{') {
             continue;
         }
@@ -77,17 +77,17 @@ fn every_route_refuses_strangers_and_nonsense_with_a_problem_that_is_described()
 }
 
 #[test]
-fn every_query_refuses_what_it_does_not_know_and_every_number_what_is_none() {
+fn every_query_refuses_unknown_parameters_and_invalid_numbers() {
     let lab = lab();
     let gateway = lab.serve();
     lab.start_with(&["--name", "nobody"], &["hang"]);
-    let mut description = Description::of(&gateway);
+    let mut description = OpenApiDescription::of(&gateway);
     let mut count = 0;
     for (method, path, operation) in description.operations() {
         let name = operation["operationId"].as_str().expect("a name");
         let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
         let in_query: Vec<&Value> = parameters.iter().filter(|it| it["in"] == "query").collect();
-        // The page to log in with shows itself to everybody, whatever they send along.
+        // The login page is shown to every client, with any query.
         if in_query.is_empty() || name == "login_page" {
             continue;
         }
@@ -98,7 +98,7 @@ fn every_query_refuses_what_it_does_not_know_and_every_number_what_is_none() {
             .collect();
         let mut refused = |odd: &str| {
             let reply = gateway.ask(&method, &format!("{}?{odd}{needed}", filled(&path)), &[], None);
-            // A helper of that name is not there, and that is found out first or last.
+            // A helper of that name does not exist, which is found out first or last.
             let is_helper = path.contains("{helper}") && reply.status == 404;
             assert!(reply.status == 400 || is_helper, "{name}?{odd}: {} {}", reply.status, reply.text());
             description.holds(name, &reply);
@@ -125,11 +125,11 @@ fn a_body_that_does_not_come_and_too_many_wrong_tokens_are_described_for_every_r
     let lab = lab();
     lab.start_with(&["--name", "nobody"], &["hang"]);
     let gateway = lab.serve_in(&["--listen", "127.0.0.1:0"], &[("BERTH_CLIENT_MS", "300")]);
-    let mut description = Description::of(&gateway);
+    let mut description = OpenApiDescription::of(&gateway);
     let (mut slow, mut many) = (0, 0);
     for (method, path, operation) in description.operations() {
         let name = operation["operationId"].as_str().expect("a name");
-        // Of what is in a path only the session is there; what is not is found out first.
+        // Of the placeholders in a path only the session exists; others are refused as not found first.
         let is_there = !path.replace("{session}", "").contains('{');
         if is_there && operation["requestBody"]["content"]["application/json"].is_object() {
             let head = format!(
@@ -160,7 +160,7 @@ fn a_mistake_of_the_gateways_own_is_described_wherever_something_is_done() {
     let lab = lab();
     lab.start_with(&["--name", "nobody"], &["hang"]);
     let gateway = lab.serve_in(&[], &[("BERTH_KILLPOINT", "panic:gateway-verb:every")]);
-    let mut description = Description::of(&gateway);
+    let mut description = OpenApiDescription::of(&gateway);
     let mut count = 0;
     for (method, path, operation) in description.operations() {
         let name = operation["operationId"].as_str().expect("a name");
@@ -179,12 +179,12 @@ fn a_mistake_of_the_gateways_own_is_described_wherever_something_is_done() {
     assert!(count > 30, "more than that do something: {count}");
 }
 
-/// What only a session that is there can refuse.
+/// Refusals that need a session that exists.
 #[test]
-fn what_a_session_refuses_is_described_too() {
+fn refusals_of_a_session_are_described() {
     let lab = lab();
     let gateway = lab.serve();
-    let mut description = Description::of(&gateway);
+    let mut description = OpenApiDescription::of(&gateway);
     lab.start_with(&["--name", "shell"], &["hang"]);
     lab.ok(["run", "-d", "--agent", "fake", "--name", "talk"]);
     let at = |rest: &str| format!("/v1/sessions/{rest}");

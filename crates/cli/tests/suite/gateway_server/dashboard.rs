@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use berth_harness::{Reply, exchange, request, retry};
+use berth_harness::{HttpResponse, ProcessKillGuard, exchange, request, retry};
 use serde_json::Value;
 
 use crate::gateway_server::lab;
@@ -14,12 +14,13 @@ use crate::gateway_server::metrics::agent;
 const DASHBOARD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/grafana/berth.json");
 
 /// Prometheus, until this is dropped.
-struct Prometheus {
-    child: Child,
+struct PrometheusServer {
+    /// Killed with the test.
+    _child: ProcessKillGuard,
     address: String,
 }
 
-impl Prometheus {
+impl PrometheusServer {
     fn start(dir: &Path, target: &str) -> Self {
         let config = dir.join("prometheus.yml");
         let text = format!(
@@ -35,15 +36,15 @@ impl Prometheus {
         command.arg(format!("--web.listen-address={address}")).arg("--log.level=error");
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("prometheus is installed: testing/tools/install");
-        Self { child, address }
+        Self { _child: ProcessKillGuard::new(child), address }
     }
 
-    fn get(&self, path: &str) -> Option<Reply> {
+    fn get(&self, path: &str) -> Option<HttpResponse> {
         let stream = TcpStream::connect(&self.address).ok()?;
         Some(exchange(stream, &request("GET", path, &[], None)))
     }
 
-    /// What a query gives, once it gives something.
+    /// Waits until a query has a result; returns it.
     fn query(&self, query: &str) -> Value {
         let coded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
         retry(&format!("something to come of {query}"), || {
@@ -53,13 +54,6 @@ impl Prometheus {
             let result = reply.ok()["data"]["result"].clone();
             result.as_array().is_some_and(|result| !result.is_empty()).then_some(result)
         })
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -85,7 +79,7 @@ fn every_query_of_the_dashboard_gives_something() {
     let gateway = lab.serve_with(&["--listen", "127.0.0.1:0", "--open-metrics"]);
     lab.ok(["send", "fake", "--wait", "one"]);
     gateway.get("/v1/sessions/fake").ok();
-    let prometheus = Prometheus::start(lab.dir(), gateway.address.as_deref().expect("an address"));
+    let prometheus = PrometheusServer::start(lab.dir(), gateway.address.as_deref().expect("an address"));
     let up = prometheus.query("berth_build_info");
     assert_eq!(up[0]["metric"]["job"], "berth");
     let queries = queries();
@@ -93,13 +87,13 @@ fn every_query_of_the_dashboard_gives_something() {
     for query in &queries {
         prometheus.query(query);
     }
-    // A turn that ends while somebody looks is seen to.
+    // A turn that ends while the dashboard is open reaches it.
     let done =
         || prometheus.query("berth_turns_total{outcome=\"done\"}")[0]["value"][1].as_str().map(str::to_owned);
     assert_eq!(done().as_deref(), Some("1"));
     lab.ok(["send", "fake", "--wait", "two"]);
     berth_harness::wait_until("the second turn", || done().as_deref() == Some("2"));
-    // And it shows everything there is: a number that nobody sees is one too many.
+    // The dashboard shows every number there is: a number that is never shown is one too many.
     let text = gateway.get("/metrics").text();
     let known: BTreeSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
@@ -109,7 +103,7 @@ fn every_query_of_the_dashboard_gives_something() {
 }
 
 #[test]
-fn what_the_gateway_tells_is_good_by_the_rules_of_prometheus() {
+fn the_metrics_of_the_gateway_pass_the_check_of_promtool() {
     let lab = lab();
     agent(&lab);
     let gateway = lab.serve();
@@ -122,7 +116,7 @@ fn what_the_gateway_tells_is_good_by_the_rules_of_prometheus() {
         .spawn()
         .expect("promtool is installed: testing/tools/install");
     let text = gateway.get("/metrics").text();
-    // It reads the older format, in which the name of a counter is written out and there are no units.
+    // promtool reads the older format, in which the name of a counter is written out and there are no units.
     let plain: Vec<String> = text
         .lines()
         .filter(|line| !line.starts_with("# UNIT") && *line != "# EOF")

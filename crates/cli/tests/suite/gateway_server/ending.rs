@@ -1,4 +1,4 @@
-//! The end of a gateway.
+//! The end of a gateway: requests under way are finished, and sessions go on.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};

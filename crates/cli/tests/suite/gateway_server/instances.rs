@@ -1,4 +1,4 @@
-//! E10: a second gateway.
+//! E10: a second gateway of one state directory gives way to the first one, and names it.
 
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
@@ -56,7 +56,7 @@ fn a_socket_that_a_killed_gateway_left_is_replaced_and_its_lock_file_stays() {
     assert_eq!(gateway.get("/healthz").ok()["status"], "ok");
     assert_eq!(lock(), before);
     drop(gateway);
-    // What is no socket is not ours to take away.
+    // A file that is not a socket is not ours to take away.
     std::fs::remove_file(&socket).expect("our own");
     std::fs::write(&socket, "precious").expect("a file");
     let refused = lab.berth(["serve"]);
@@ -76,7 +76,7 @@ fn two_gateways_that_start_at_the_same_moment_are_one() {
             .spawn()
     };
     let mut both: Vec<_> = (0..4).map(|_| start().expect("berth can be started")).collect();
-    // Who serves says so; who does not ends without a word on standard output.
+    // The instance that serves prints its address; one that does not serve ends without a word on standard output.
     let mut serving = Vec::new();
     let mut codes = Vec::new();
     for mut child in both.drain(..) {

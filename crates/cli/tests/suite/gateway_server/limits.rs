@@ -1,4 +1,4 @@
-//! Clients that are too many, too slow, or never done.
+//! Clients that are too numerous, too slow, or never done.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use berth_harness::{Gateway, Lab, exchange, request, wait_until};
+use berth_harness::{GatewayProcess, TestEnvironment, exchange, request, wait_until};
 
 use crate::gateway_server::lab;
 
-/// What a process has in memory.
+/// Resident memory of a process, in bytes.
 fn memory_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
@@ -19,23 +19,23 @@ fn memory_bytes(pid: u32) -> u64 {
 }
 
 /// A number of `/metrics`.
-fn metric(gateway: &Gateway, name: &str) -> u64 {
+fn metric(gateway: &GatewayProcess, name: &str) -> u64 {
     let text = gateway.get("/metrics").text();
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
     line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
 }
 
 /// A gateway that is not patient with clients.
-fn impatient(lab: &Lab, args: &[&str]) -> Gateway {
+fn impatient(lab: &TestEnvironment, args: &[&str]) -> GatewayProcess {
     let mut command = lab.command(["serve"].iter().chain(args));
     command.env("BERTH_CLIENT_MS", "700");
     lab.serve_from(command, args)
 }
 
 #[test]
-fn a_thousand_idle_connections_keep_nobody_out_and_cost_little() {
+fn a_thousand_idle_connections_keep_no_client_out_and_cost_little() {
     const MANY: usize = 1000;
-    berth_host::files::raise(4096).expect("a limit");
+    berth_host::open_file_limit::raise_limit(4096).expect("a limit");
     let lab = lab();
     let gateway = lab.serve_with(&["--listen", "127.0.0.1:0"]);
     for _ in 0..20 {
@@ -58,7 +58,7 @@ fn a_thousand_idle_connections_keep_nobody_out_and_cost_little() {
 }
 
 /// A gateway on TCP that may have so many files open.
-fn with_files(lab: &Lab, count: u32) -> Gateway {
+fn with_files(lab: &TestEnvironment, count: u32) -> GatewayProcess {
     let mut command = Command::new("sh");
     let script = format!("ulimit -n {count} && exec \"$0\" serve --listen 127.0.0.1:0");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_berth")]);
@@ -67,7 +67,7 @@ fn with_files(lab: &Lab, count: u32) -> Gateway {
 }
 
 #[test]
-fn at_the_limit_who_does_nothing_makes_room() {
+fn at_the_limit_an_idle_connection_makes_room() {
     let lab = lab();
     lab.ok(["ls"]);
     // Half of the files it may have open are for connections.
@@ -79,25 +79,25 @@ fn at_the_limit_who_does_nothing_makes_room() {
     assert!(metric(&gateway, "berth_http_connections") <= 50);
     assert!(metric(&gateway, "berth_http_connections_evicted_total") >= 250);
     assert_eq!(metric(&gateway, "berth_http_connections_refused_total"), 0);
-    // Those that came first went first.
+    // The oldest connections were closed first.
     assert_eq!(idle[0].read(&mut [0; 1]).expect("closed"), 0);
     let last = idle.pop().expect("many");
     assert_eq!(exchange(last, &request("GET", "/healthz", &[], None)).status, 200);
 }
 
 #[test]
-fn strangers_who_do_not_read_their_answers_keep_nobody_out() {
+fn strangers_that_do_not_read_their_answers_keep_no_client_out() {
     let lab = lab();
     lab.ok(["ls"]);
     let gateway = with_files(&lab, 100);
     let host = gateway.address.clone().expect("it listens on TCP");
-    // More than all buffers on the way hold, of what is there for everybody.
+    // More than all buffers on the way hold, of a page that needs no token.
     let asked = format!("GET /openapi.json HTTP/1.1\r\nHost: {host}\r\n\r\n").repeat(100);
     let strangers: Vec<TcpStream> = (0..60)
         .map(|_| {
             let mut stream = gateway.connect_tcp();
             rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4096).expect("a socket");
-            // One that makes room for the next may be closed already.
+            // A connection that makes room for the next may be closed already.
             if stream.write_all(asked.as_bytes()).is_ok() {
                 let _ = stream.peek(&mut [0; 1]);
             }
@@ -111,13 +111,13 @@ fn strangers_who_do_not_read_their_answers_keep_nobody_out() {
     drop(strangers);
 }
 
-/// A token that may only look.
-fn token(lab: &Lab, number: usize) -> String {
+/// A token that may only read.
+fn token(lab: &TestEnvironment, number: usize) -> String {
     lab.ok(["token", "new", "--scope", "read", "--name", &format!("bot{number}")])
 }
 
 /// A request to follow all sessions with this token.
-fn follow(gateway: &Gateway, token: &str) -> Vec<u8> {
+fn follow(gateway: &GatewayProcess, token: &str) -> Vec<u8> {
     let host = gateway.address.clone().expect("it listens on TCP");
     let bearer = format!("Bearer {}", token.trim());
     let headers = [("Host", &*host), ("Authorization", &*bearer), ("Accept", "text/event-stream")];
@@ -125,7 +125,7 @@ fn follow(gateway: &Gateway, token: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_token_with_too_many_streams_loses_its_own_oldest_and_keeps_nobody_out() {
+fn a_token_with_too_many_streams_loses_its_own_oldest_and_keeps_no_other_token_out() {
     let lab = lab();
     lab.ok(["ls"]);
     // One in eight of its 100 connections is for the streams of one token.
@@ -203,7 +203,7 @@ fn a_token_with_too_many_waits_loses_its_own_oldest() {
 }
 
 #[test]
-fn strangers_whose_logins_never_come_keep_nobody_out_and_only_a_few_are_waited_for() {
+fn strangers_whose_logins_never_come_keep_no_client_out_and_only_a_few_are_waited_for() {
     let lab = lab();
     lab.ok(["ls"]);
     let token = token(&lab, 0);
@@ -241,16 +241,16 @@ fn at_the_limit_a_stranger_is_told_so_and_the_owner_is_served() {
     let lab = lab();
     lab.ok(["ls"]);
     let gateway = with_files(&lab, 200);
-    // Streams are served for as long as they go on, so nobody makes room. One token has no more than 12.
+    // Streams are served for as long as they go on, so no connection makes room. One token has no more than 12.
     let follows: Vec<Vec<u8>> = (0..10).map(|number| follow(&gateway, &token(&lab, number))).collect();
     let mut served: Vec<TcpStream> = Vec::new();
     let refused = loop {
         let mut stream = gateway.connect_tcp();
         let is_refused = || metric(&gateway, "berth_http_connections_refused_total") > 0;
         let connections = || metric(&gateway, "berth_http_connections");
-        // Beside those there is the connection that asks.
+        // Beside the streams there is the connection that asks.
         wait_until("it to be let in or not", || connections() > served.len() as u64 + 1 || is_refused());
-        // The one that asked before may still be counted: what it hears decides.
+        // The connection that asked before may still be counted: the answer decides.
         if !is_refused() {
             let follow = &follows[served.len() / 12];
             stream.write_all(follow).expect("it is let in, or was hung up on");
@@ -299,11 +299,11 @@ fn a_head_that_never_ends_is_not_waited_for_and_nor_is_the_next_request() {
     kept.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").expect("connected");
     for stream in [&mut slow, &mut silent, &mut kept] {
         let mut heard = Vec::new();
-        // Closed by the gateway; one that has half a request may be told so as well.
+        // Closed by the gateway; a connection with half a request may get an answer that says so.
         let _ = stream.read_to_end(&mut heard);
     }
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
-    // A drop at a time does not make it longer: what counts is the whole head.
+    // A drop at a time does not make the timeout longer: it is for the whole head.
     let mut dripping = gateway.connect_tcp();
     let dripped = Instant::now();
     while dripped.elapsed() < Duration::from_secs(20) && dripping.write_all(b"X").is_ok() {
@@ -316,14 +316,14 @@ fn a_head_that_never_ends_is_not_waited_for_and_nor_is_the_next_request() {
 }
 
 #[test]
-fn who_reads_nothing_of_what_it_asks_for_is_given_up_and_costs_little() {
+fn a_client_that_reads_no_answers_is_disconnected_and_costs_little() {
     let lab = lab();
     let gateway = impatient(&lab, &["--listen", "127.0.0.1:0"]);
     assert!(gateway.ask_tcp("GET", "/openapi.json", &[], None).body.len() > 1000);
     let before = memory_bytes(gateway.pid());
     let mut deaf = gateway.connect_tcp();
     deaf.set_nonblocking(true).expect("a socket");
-    // Asks as long as anybody listens: no answer is read, so the answers fill every buffer there is.
+    // Asks for as long as the gateway reads: no answer is read, so the answers fill every buffer there is.
     let ask = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
     let until = Instant::now() + Duration::from_secs(60);
     let mut sent = 0;

@@ -1,4 +1,4 @@
-//! Where it listens, and with what.
+//! The addresses a gateway listens on, and its certificates.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,14 +6,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_harness::{Lab, exchange, request, wait_until};
+use berth_harness::{TestEnvironment, exchange, request, wait_until};
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::gateway_server::lab;
 
 #[test]
-fn a_network_address_without_tls_is_loopback_or_somebody_said_so() {
+fn a_network_address_without_tls_is_loopback_or_explicitly_allowed() {
     let lab = lab();
     let refused = lab.berth(["serve", "--listen", "0.0.0.0:0"]);
     assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{refused:?}");
@@ -35,7 +35,7 @@ fn a_network_address_without_tls_is_loopback_or_somebody_said_so() {
 }
 
 #[test]
-fn an_address_that_cannot_be_listened_on_is_told_with_what_to_do_and_nothing_stays_open() {
+fn an_address_that_cannot_be_listened_on_is_refused_with_a_hint_and_nothing_stays_open() {
     let lab = lab();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
@@ -82,29 +82,29 @@ fn where_it_listens_can_be_read_by_programs_and_be_in_the_config() {
     assert!(said.code == 2 && said.err.contains("`tls_key` in [serve]"), "{said:?}");
 }
 
-struct Pair {
+struct CertificatePair {
     cert: PathBuf,
     key: PathBuf,
     der: rustls::pki_types::CertificateDer<'static>,
 }
 
-fn pair(lab: &Lab, name: &str) -> Pair {
+fn pair(lab: &TestEnvironment, name: &str) -> CertificatePair {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     let (cert, key) = (lab.dir().join(format!("{name}.cert.pem")), lab.dir().join(format!("{name}.key.pem")));
     std::fs::write(&cert, made.cert.pem()).expect("a file");
     std::fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("our own file");
-    Pair { cert, key, der: made.cert.der().clone() }
+    CertificatePair { cert, key, der: made.cert.der().clone() }
 }
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("text")
 }
 
-/// A connection to somebody who can prove to be who has this certificate.
+/// A TLS connection to a server that proves to have the key of this certificate.
 fn tls(
     address: &str,
-    trusted: &Pair,
+    trusted: &CertificatePair,
 ) -> std::io::Result<rustls::StreamOwned<rustls::ClientConnection, TcpStream>> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(trusted.der.clone()).expect("a certificate");
@@ -126,7 +126,7 @@ fn tls_is_spoken_with_the_certificate_of_the_moment() {
     let lab = lab();
     let (old, new) = (pair(&lab, "old"), pair(&lab, "new"));
     let (cert, key) = (lab.dir().join("cert.pem"), lab.dir().join("key.pem"));
-    let install = |pair: &Pair| {
+    let install = |pair: &CertificatePair| {
         std::fs::copy(&pair.cert, &cert).and_then(|_| std::fs::copy(&pair.key, &key)).expect("files");
     };
     install(&old);
@@ -179,7 +179,7 @@ fn a_browser_logs_in_and_opens_a_terminal_through_tls() {
             .header("Sec-WebSocket-Protocol", &protocols);
         tungstenite::client(request.body(()).expect("a request"), tls(&address, &one).expect("TLS")).ok()
     };
-    // The same page without TLS is another one.
+    // The page is not served without TLS.
     assert!(ask(&format!("http://localhost:{port}")).is_none());
     let (mut socket, _) = ask(&origin).expect("it lets us in");
     let mut shown = Vec::new();
@@ -201,10 +201,10 @@ fn files_that_cannot_be_used_for_tls_are_refused_with_the_reason() {
     let missing = lab.dir().join("missing.pem");
     for (cert, key, why) in [
         (&one.cert, &two.key, "it is not the key of"),
-        (&nothing, &one.key, "there is no certificate in it"),
-        (&one.cert, &nothing, "there is no private key in it"),
+        (&nothing, &one.key, "the file has no certificate in it"),
+        (&one.cert, &nothing, "the file has no private key in it"),
         (&missing, &one.key, "No such file"),
-        (&one.cert, &one.cert, "there is no private key in it"),
+        (&one.cert, &one.cert, "the file has no private key in it"),
     ] {
         let said = lab.berth(["serve", "--listen", ":0", "--tls-cert", text(cert), "--tls-key", text(key)]);
         assert!(said.code == 2 && said.err.contains(why) && said.err.contains("hint:"), "{said:?}");
@@ -225,10 +225,10 @@ fn http_spoken_to_a_tls_port_is_told_so_in_plain_http() {
     for (method, body) in [("GET", None), ("POST", Some(&long)), ("OPTIONS", None)] {
         let told = gateway.ask_tcp(method, "/v1/sessions", &[("Authorization", "Bearer x")], body);
         let told = told.problem(400, "usage");
-        assert!(told["title"].as_str().is_some_and(|title| title.contains("https port")), "{told}");
+        assert!(told["title"].as_str().is_some_and(|title| title.contains("needs https")), "{told}");
         assert!(told["detail"].as_str().is_some_and(|hint| hint.contains("https://")), "{told}");
     }
-    // What is neither is closed, and TLS is served as ever.
+    // Bytes that are neither HTTP nor TLS end their connection, and TLS is served as ever.
     let mut odd = gateway.connect_tcp();
     odd.write_all(b"\0\0\0\0\0\0\0\0").expect("connected");
     let mut heard = Vec::new();
@@ -240,7 +240,7 @@ fn http_spoken_to_a_tls_port_is_told_so_in_plain_http() {
 }
 
 #[test]
-fn a_tls_key_that_others_can_read_is_refused_with_what_to_do() {
+fn a_tls_key_that_others_can_read_is_refused_with_a_hint() {
     let lab = lab();
     let pair = pair(&lab, "open");
     let (cert, key) = (text(&pair.cert), text(&pair.key));

@@ -1,4 +1,4 @@
-//! What the gateway says about requests, and the ids by which its log and a keeper's are read together.
+//! Log lines of the gateway about requests, and the ids by which its log and a keeper's are read together.
 
 use std::io::BufRead;
 use std::process::Stdio;
@@ -40,7 +40,7 @@ fn each_request_is_one_line_that_has_everything_but_secrets() {
         "{line}"
     );
     assert!(line["caller"].as_str().is_some_and(|caller| caller.contains("local socket")), "{line}");
-    // A token that is none is as much of a secret, and the route is known that it was for.
+    // An invalid token is as much of a secret, and the route that it was for is known.
     let wrong = format!("{secret}x");
     let asked = [("Authorization", &*format!("Bearer {wrong}")), ("X-Request-Id", "mine-2")];
     gateway.ask("GET", &format!("/v1/sessions?link={wrong}"), &asked, None).problem(401, "not-allowed");
@@ -52,7 +52,7 @@ fn each_request_is_one_line_that_has_everything_but_secrets() {
         (&"/v1/sessions".into(), &401.into(), &"-".into(), &"mine-2".into()),
         "{line}"
     );
-    // A stranger has no place, and a path that is no route is not repeated: it may be anything.
+    // A stranger has no place, and a path that is not a route is not repeated: it may be anything.
     let reply = gateway.ask_tcp("GET", &format!("/{secret}"), &[("X-Request-Id", "no spaces")], None);
     let made = reply.header("x-request-id").expect("an id").to_owned();
     assert_eq!(made.len(), 32, "{made}");
@@ -85,7 +85,7 @@ fn the_id_of_a_request_is_in_the_log_of_the_keeper_it_led_to() {
     let log = std::fs::read_to_string(lab.session_dir(&id).join("keeper.log")).expect("a log");
     let line = log.lines().find(|line| line.contains("trace-of-mine.7")).unwrap_or_else(|| panic!("{log}"));
     assert!(line.contains("request=Note") && line.contains("asked"), "{line}");
-    // The request that follows is another one.
+    // Another request has an id of its own.
     ask(&[], "second").ok();
     let log = std::fs::read_to_string(lab.session_dir(&id).join("keeper.log")).expect("a log");
     let notes: Vec<&str> = log.lines().filter(|line| line.contains("request=Note")).collect();
@@ -95,7 +95,7 @@ fn the_id_of_a_request_is_in_the_log_of_the_keeper_it_led_to() {
 }
 
 #[test]
-fn whoever_does_not_read_the_log_holds_up_nobody() {
+fn a_log_that_is_not_read_holds_up_no_client() {
     let lab = lab();
     let mut command = lab.command(["serve", "--log-format", "json"]);
     command.stderr(Stdio::piped());
@@ -104,13 +104,13 @@ fn whoever_does_not_read_the_log_holds_up_nobody() {
     for _ in 0..3000 {
         assert_eq!(gateway.get("/healthz").status, 200);
     }
-    // Once somebody reads, it is told how many were dropped.
+    // When the log is read again, a line says how many were dropped.
     let lines = gateway.stderr().expect("piped").lines();
     let (sender, told) = std::sync::mpsc::channel();
     let reading =
         std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
     let mut dropped = None;
-    wait_until("what was dropped", || {
+    wait_until("the count of dropped lines", || {
         assert_eq!(gateway.get("/healthz").status, 200);
         dropped = told.try_iter().find(|line| line.contains("lines-dropped"));
         dropped.is_some()

@@ -1,23 +1,23 @@
-//! What can be counted, and whether the gateway can work.
+//! The metrics of the gateway, and its readiness.
 
-use berth_harness::{Gateway, Lab, ServerEvent};
+use berth_harness::{GatewayProcess, ServerEvent, TestEnvironment};
 
 use crate::gateway_server::lab;
 
 /// A session of an agent that takes turns.
-pub(crate) fn agent(lab: &Lab) -> String {
+pub(crate) fn agent(lab: &TestEnvironment) -> String {
     lab.add_agent("fake", &[]);
     lab.ok(["run", "-d", "--agent", "fake", "--name", "fake"])
 }
 
-fn sample(gateway: &Gateway, line: &str) -> f64 {
+fn sample(gateway: &GatewayProcess, line: &str) -> f64 {
     let text = gateway.get("/metrics").text();
     let value = text.lines().find_map(|known| known.strip_prefix(&format!("{line} ")));
     value.unwrap_or_else(|| panic!("no {line} in {text}")).parse().expect("a number")
 }
 
 #[test]
-fn what_is_counted_about_sessions_is_the_same_after_the_gateway_was_killed() {
+fn counts_about_sessions_are_unchanged_after_the_gateway_was_killed() {
     let lab = lab();
     agent(&lab);
     lab.start(&["hang"]);
@@ -25,7 +25,7 @@ fn what_is_counted_about_sessions_is_the_same_after_the_gateway_was_killed() {
     lab.ok(["send", "fake", "--wait", "one"]);
     lab.ok(["send", "fake", "--wait", "two"]);
     lab.ok(["sweep"]);
-    let known = |gateway: &Gateway| {
+    let known = |gateway: &GatewayProcess| {
         [
             "berth_sessions{state=\"running\"}",
             "berth_sessions{state=\"idle\"}",
@@ -46,7 +46,7 @@ fn what_is_counted_about_sessions_is_the_same_after_the_gateway_was_killed() {
     assert_eq!(before, [1.0, 1.0, 0.0, 2.0, 2.0, 0.0, 2.0, 2.0, 0.0, sweeps, 0.0]);
     assert!(sweeps >= 1.0);
     assert!(sample(&gateway, "berth_sessions_memory_bytes") > 1e6);
-    // What is new is added to what is known, and nothing is counted twice: also not after it was away for a moment.
+    // New data is added to the known counts, and nothing is counted twice, even after a file was away for a moment.
     for file in ["sessions", "sweep.json"] {
         let (there, away) = (lab.home().join(file), lab.home().join("away"));
         std::fs::rename(&there, &away).expect("our own file");
@@ -60,7 +60,7 @@ fn what_is_counted_about_sessions_is_the_same_after_the_gateway_was_killed() {
     gateway.kill();
     let gateway = lab.serve();
     assert_eq!(known(&gateway)[..9], [1.0, 1.0, 0.0, 3.0, 3.0, 0.0, 3.0, 3.0, 0.0]);
-    // Requests are the gateway's own.
+    // Requests are counted by each gateway anew.
     gateway.get("/v1/sessions/fake").ok();
     let line = "berth_http_requests_total{route=\"/v1/sessions/{session}\",method=\"GET\",status=\"200\"}";
     assert_eq!(sample(&gateway, line), 1.0);
@@ -85,7 +85,7 @@ fn events_are_counted_however_many_are_sent_together() {
 }
 
 #[test]
-fn what_was_left_over_by_a_killed_keeper_is_counted() {
+fn leftovers_of_a_killed_keeper_are_counted() {
     let lab = lab();
     let gateway = lab.serve();
     let id = lab.start(&["ignore:HUP,TERM", "say:ready", "hang"]);
@@ -98,7 +98,7 @@ fn what_was_left_over_by_a_killed_keeper_is_counted() {
 }
 
 #[test]
-fn metrics_are_for_who_may_read_unless_they_are_opened() {
+fn metrics_need_a_token_with_scope_read_unless_they_are_opened() {
     let lab = lab();
     let gateway = lab.serve_with(&["--listen", "127.0.0.1:0"]);
     gateway.ask_tcp("GET", "/metrics", &[], None).problem(401, "not-allowed");
@@ -119,7 +119,7 @@ fn a_gateway_that_cannot_work_says_why_and_is_alive_all_the_same() {
     let lab = lab();
     let gateway = lab.serve_with(&["--listen", "127.0.0.1:0"]);
     assert_eq!(gateway.ask_tcp("GET", "/readyz", &[], None).ok()["status"], "ready");
-    // Who comes while another one is being answered hears the same.
+    // A client that comes while another one is being answered gets the answer of the other.
     for _ in 0..20 {
         let asked: Vec<_> = (0..16).map(|_| gateway.begin("GET", "/readyz", &[], None)).collect();
         asked.into_iter().for_each(|asked| assert_eq!(asked.reply().ok()["status"], "ready"));
@@ -132,7 +132,7 @@ fn a_gateway_that_cannot_work_says_why_and_is_alive_all_the_same() {
         problem["title"].as_str().is_some_and(|title| title.contains("the sessions cannot be listed")),
         "{problem}"
     );
-    // Anybody may ask, and nobody is told where that is.
+    // Every client may ask, and the answer does not tell where the directory is.
     assert!(!problem.to_string().contains(&lab.home().display().to_string()), "{problem}");
     assert_eq!(gateway.ask_tcp("GET", "/healthz", &[], None).ok()["status"], "ok");
     std::fs::remove_file(&sessions).and_then(|()| std::fs::rename(&away, &sessions)).expect("our own");

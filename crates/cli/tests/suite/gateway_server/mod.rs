@@ -1,4 +1,4 @@
-//! How the gateway serves: where it listens, whom it lets in, when it ends, what it tells about itself.
+//! The gateway as a server: where it listens, which clients it lets in, when it ends, what it reports about itself.
 
 mod dashboard;
 mod ending;
@@ -12,8 +12,8 @@ mod panics;
 mod systemd;
 mod watchdog;
 
-use berth_harness::Lab;
+use berth_harness::TestEnvironment;
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }

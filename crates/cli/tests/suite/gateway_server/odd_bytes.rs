@@ -1,16 +1,16 @@
-//! What is no request, or an odd one: it is refused, and the gateway goes on.
+//! Bytes that are not a valid request, or are an odd one: they are refused, and the gateway goes on.
 
 use std::io::{Read, Write};
 
-use berth_harness::{Gateway, exchange, request};
+use berth_harness::{GatewayProcess, exchange, request};
 
 use crate::gateway_server::lab;
 
-/// Says something and hears everything until the end; the statuses of the answers.
-fn statuses(gateway: &Gateway, bytes: &[u8]) -> Vec<u16> {
+/// Sends bytes and reads until the end; returns the statuses of the answers.
+fn statuses(gateway: &GatewayProcess, bytes: &[u8]) -> Vec<u16> {
     let mut stream = gateway.connect();
     let _ = stream.write_all(bytes);
-    // Who hangs up before the answer wants none; of what is no whole request it is all that ends it.
+    // A client that hangs up before the answer wants none; an incomplete request can only end in this way.
     let is_whole = bytes.ends_with(b"\r\n\r\n");
     if !is_whole {
         let _ = stream.shutdown(std::net::Shutdown::Write);
@@ -23,7 +23,7 @@ fn statuses(gateway: &Gateway, bytes: &[u8]) -> Vec<u16> {
 }
 
 #[test]
-fn what_is_no_request_is_refused_and_nobody_else_notices() {
+fn bytes_that_are_not_a_request_are_refused_and_other_clients_are_unaffected() {
     let lab = lab();
     let gateway = lab.serve();
     let long = "a".repeat(100_000);
@@ -43,10 +43,10 @@ fn what_is_no_request_is_refused_and_nobody_else_notices() {
         (format!("GET /healthz HTTP/1.1\r\nHost: x\r\n{headers}\r\n").into_bytes(), &[431]),
         (format!("GET /healthz HTTP/1.1\r\nHost: x\r\nX: {long}\r\n\r\n").into_bytes(), &[431]),
         (format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n").into_bytes(), &[414, 431]),
-        // Who does not say whom it means may mean anybody: the door wants a name of ours, in every version.
+        // Without a host name the request may be meant for any server: the gateway requires a name of its own.
         (b"GET /healthz HTTP/1.0\r\n\r\n".to_vec(), &[400]),
         (b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n".to_vec(), &[400]),
-        // These are requests.
+        // The following are requests.
         (b"GET /healthz HTTP/1.0\r\nHost: x\r\n\r\n".to_vec(), &[200]),
         (b"GET /healthz HTTP/1.0\r\nHost: x\r\nConnection: close\r\n\r\n".to_vec(), &[200]),
     ];

@@ -1,11 +1,11 @@
-//! A mistake of the gateway's own.
+//! A panic in the gateway's own code.
 
-use berth_harness::Gateway;
+use berth_harness::GatewayProcess;
 
 use crate::gateway_server::lab;
 
 /// How many panics it says it had.
-fn panics(gateway: &Gateway) -> u64 {
+fn panics(gateway: &GatewayProcess) -> u64 {
     let text = gateway.get("/metrics").text();
     let line = text.lines().find_map(|line| line.strip_prefix("berth_gateway_panics_total "));
     line.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("no number in {text}"))
@@ -22,17 +22,17 @@ fn a_handler_that_panics_is_a_500_and_takes_no_other_request_along() {
     let told = reply.problem(500, "bug");
     let request = reply.header("x-request-id").expect("every answer has one");
     assert!(told["detail"].as_str().is_some_and(|detail| detail.contains(request)), "{told}");
-    assert!(!reply.text().contains("a test wanted"), "what went wrong inside is for the log: {told}");
+    assert!(!reply.text().contains("a test wanted"), "the cause of a panic is for the log: {told}");
     assert_eq!(panics(&gateway), 1);
-    // The next one is served, and so is who was there before.
+    // The next request is served, and so is a client that was connected before.
     assert_eq!(gateway.get("/v1/whoami").ok()["scope"], "admin");
     lab.ok(["note", &id, "afterwards"]);
-    stream.wait_for("what happens next", |event| event.data.contains("afterwards"));
+    stream.wait_for("the next event", |event| event.data.contains("afterwards"));
     assert!(gateway.is_running());
 }
 
 #[test]
-fn a_verb_that_panics_is_a_500_too() {
+fn a_verb_that_panics_is_a_500() {
     let lab = lab();
     lab.start_with(&["--name", "kept"], &["hang"]);
     let mut gateway = lab.serve_in(&[], &[("BERTH_KILLPOINT", "panic:gateway-verb")]);

@@ -1,26 +1,26 @@
-//! What systemd hears of a gateway that is its service (`Type=notify`, `WatchdogSec=`).
+//! Messages that systemd gets from a gateway that is its service (`Type=notify`, `WatchdogSec=`).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-use berth_harness::{Lab, PATIENCE};
+use berth_harness::{PATIENCE, TestEnvironment};
 use rustix::process::Signal;
 
 use crate::gateway_server::lab;
 
-/// The end of systemd.
-struct Manager(UnixDatagram);
+/// The socket on which systemd would listen.
+struct SystemdNotifySocket(UnixDatagram);
 
-impl Manager {
+impl SystemdNotifySocket {
     /// Listens at a path of the lab; also the variable that says so.
-    fn at_a_path(lab: &Lab) -> (Self, String) {
+    fn at_a_path(lab: &TestEnvironment) -> (Self, String) {
         let path = lab.dir().join("notify.sock");
         let socket = UnixDatagram::bind(&path).expect("a socket");
         (Self::patient(socket), path.display().to_string())
     }
 
-    /// The same at a name that is in no directory.
-    fn at_a_name(lab: &Lab) -> (Self, String) {
+    /// Listens at an abstract socket name, which is in no directory.
+    fn at_a_name(lab: &TestEnvironment) -> (Self, String) {
         let name = format!("{}/notify", lab.dir().display());
         let address = SocketAddr::from_abstract_name(&name).expect("a name");
         (Self::patient(UnixDatagram::bind_addr(&address).expect("a socket")), format!("@{name}"))
@@ -38,7 +38,7 @@ impl Manager {
         String::from_utf8_lossy(&buffer[..count]).into_owned()
     }
 
-    /// Waits for the first message that is no sign of life.
+    /// Waits for the first message that is not a sign of life.
     fn hear_news(&self) -> String {
         loop {
             let heard = self.hear();
@@ -51,7 +51,7 @@ impl Manager {
 
 #[test]
 fn systemd_hears_that_it_is_ready_that_it_lives_and_that_it_ends() {
-    for place in [Manager::at_a_path, Manager::at_a_name] {
+    for place in [SystemdNotifySocket::at_a_path, SystemdNotifySocket::at_a_name] {
         let lab = lab();
         let (manager, address) = place(&lab);
         let variables = [("NOTIFY_SOCKET", address.as_str()), ("WATCHDOG_USEC", "200000")];
@@ -64,7 +64,7 @@ fn systemd_hears_that_it_is_ready_that_it_lives_and_that_it_ends() {
         gateway.signal(Signal::TERM);
         assert_eq!(manager.hear_news(), "STOPPING=1");
         assert_eq!(gateway.wait(), 0);
-        // Nothing more: it is over, so all it ever said is here.
+        // The gateway has ended, so all its messages are here.
         manager.0.set_nonblocking(true).expect("a socket");
         assert!(manager.0.recv(&mut [0; 256]).is_err(), "it says nothing after its last word");
     }
@@ -73,7 +73,7 @@ fn systemd_hears_that_it_is_ready_that_it_lives_and_that_it_ends() {
 #[test]
 fn systemd_hears_of_a_gateway_that_started_again_in_place_and_of_its_life() {
     let lab = lab();
-    let (manager, address) = Manager::at_a_path(&lab);
+    let (manager, address) = SystemdNotifySocket::at_a_path(&lab);
     let gateway = lab.serve_in(
         &[],
         &[

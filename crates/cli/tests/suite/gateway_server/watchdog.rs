@@ -1,17 +1,19 @@
-//! E11: a gateway that stands still.
+//! E11: a gateway that stands still is replaced in place.
 
 use std::io::{BufRead, Write};
 use std::process::Stdio;
 use std::time::Instant;
 
-use berth_harness::{Events, Gateway, Lab, ServerEvent, exchange, request, wait_until};
+use berth_harness::{
+    GatewayProcess, ServerEvent, ServerEventStream, TestEnvironment, exchange, request, wait_until,
+};
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::gateway_server::lab;
 
-/// A gateway that stands still at this client, counted from 1, and is found out soon.
-fn stalling(lab: &Lab, client: u32, args: &[&str]) -> Gateway {
+/// A gateway that stands still at this client, counted from 1, and is soon noticed to do so.
+fn stalling(lab: &TestEnvironment, client: u32, args: &[&str]) -> GatewayProcess {
     let mut command = lab.command(["serve"].iter().chain(args));
     command
         .env("BERTH_KILLPOINT", format!("stall:gateway-accept:{client}"))
@@ -21,7 +23,7 @@ fn stalling(lab: &Lab, client: u32, args: &[&str]) -> Gateway {
 }
 
 /// The numbers of the events of a stream, up to the first that fits or to its end.
-fn numbers(stream: &mut Events, is_last: impl Fn(&ServerEvent) -> bool) -> Vec<u64> {
+fn numbers(stream: &mut ServerEventStream, is_last: impl Fn(&ServerEvent) -> bool) -> Vec<u64> {
     let mut numbers = Vec::new();
     while let Some(event) = stream.next() {
         // A status tells more than the events before it.
@@ -42,7 +44,7 @@ fn e11_a_gateway_whose_loop_is_blocked_starts_again_in_place_and_agents_survive(
     let mut gateway = stalling(&lab, 3, &["--listen", "127.0.0.1:0"]);
     let mut told = gateway.stderr().expect("piped");
     let pid = gateway.pid();
-    // Its keeper is a child of this very process, which will be another program soon; and somebody reads along.
+    // The keeper is a child of this very process, which will be another program soon; and a client reads the events.
     let wish = json!({"name": "kept", "command": [lab.agent(), "hang"], "cwd": lab.dir()});
     let made = gateway.post("/v1/sessions", &wish).ok();
     let id = made["session"]["id"].as_str().expect("an id").to_owned();
@@ -51,7 +53,7 @@ fn e11_a_gateway_whose_loop_is_blocked_starts_again_in_place_and_agents_survive(
     assert!(!read.is_empty());
     let before = lab.show(&id);
 
-    // The loop stands still with the next client; those that come meanwhile are let in by the new image.
+    // The loop stands still with the next client; clients that come meanwhile are let in by the new image.
     let mut lost = gateway.connect();
     lost.write_all(&request("GET", "/healthz", &[], None)).expect("connected");
     let waiting: Vec<_> = (0..5).map(|_| gateway.connect()).collect();
@@ -59,7 +61,7 @@ fn e11_a_gateway_whose_loop_is_blocked_starts_again_in_place_and_agents_survive(
     for stream in waiting {
         assert_eq!(exchange(stream, &request("GET", "/v1/sessions/kept", &[], None)).ok()["id"], id.as_str());
     }
-    // Neither the process, nor its lock, nor its address on the network is another one.
+    // The process, its lock and its address on the network are unchanged.
     assert_eq!(gateway.pid(), pid);
     assert_eq!(lab.berth(["serve"]).code, 4);
     assert_eq!(gateway.ask_tcp("GET", "/healthz", &[], None).ok()["status"], "ok");
@@ -67,7 +69,7 @@ fn e11_a_gateway_whose_loop_is_blocked_starts_again_in_place_and_agents_survive(
     assert!(metrics.contains("\nberth_gateway_restarts_total 1\n"), "{metrics}");
     let mut line = String::new();
     told.read_line(&mut line).expect("a line");
-    // Which of the two listeners it names depends on which tasks were behind the one that stands still.
+    // The name of the listener in the message depends on which tasks were behind the one that stands still.
     assert!(line.contains("stands still: ") && line.contains(" accepted no connection for "), "{line}");
     let after = lab.show(&id);
     assert_eq!(
@@ -75,7 +77,7 @@ fn e11_a_gateway_whose_loop_is_blocked_starts_again_in_place_and_agents_survive(
         (&after["pid"], &after["keeper_pid"], after["state"].as_str().expect("a word"))
     );
 
-    // Who read along is cut off, comes back as a browser does, and has every event once.
+    // The reader of the events is disconnected, comes back as a browser does, and has every event once.
     read.extend(numbers(&mut stream, |_| false));
     lab.ok(["note", "kept", "afterwards"]);
     let last = read.last().expect("some").to_string();
@@ -84,12 +86,12 @@ fn e11_a_gateway_whose_loop_is_blocked_starts_again_in_place_and_agents_survive(
     let all: Vec<u64> = lab.log(&id).iter().filter_map(|event| event["seq"].as_u64()).collect();
     assert_eq!(read, all);
 
-    // The keeper that the first image started is the second one's to take note of: nothing of it stays behind.
+    // The keeper that the first image started is collected by the second: no zombie stays behind.
     let keeper = format!("/proc/{}", after["keeper_pid"]);
     assert!(std::path::Path::new(&keeper).exists());
     lab.ok(["stop", "kept"]);
     wait_until("its exit to be taken", || !std::path::Path::new(&keeper).exists());
-    // It prints its addresses once, and ends like any other.
+    // The gateway prints its addresses once, and ends like any other.
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.wait(), 0);
 }
@@ -129,7 +131,7 @@ fn a_gateway_that_was_suspended_is_not_taken_for_one_that_stands_still() {
     let stuck = stalling(&beside, 1, &[]);
     assert_eq!(gateway.get("/healthz").status, 200);
     gateway.signal(Signal::STOP);
-    // As long as it takes until one is found out that does stand still.
+    // As long as it takes until a gateway that stands still is noticed.
     let _lost = stuck.connect();
     assert!(stuck.get("/metrics").text().contains("\nberth_gateway_restarts_total 1\n"));
     gateway.signal(Signal::CONT);

@@ -1,13 +1,13 @@
 //! Evidence, processes, agents, doctor, sweep, grep.
 
-use berth_harness::Reply;
+use berth_harness::HttpResponse;
 use serde_json::{Value, json};
 
-use crate::gateway_sessions::{Api, at_once, text};
+use crate::gateway_sessions::{GatewayApiFixture, at_once, text};
 
 #[test]
-fn what_is_told_of_a_session_and_its_processes_is_what_the_command_line_tells() {
-    let api = Api::new();
+fn the_api_tells_of_a_session_and_its_processes_what_the_command_line_tells() {
+    let api = GatewayApiFixture::new();
     let id = api.terminal(&["hang"]);
     let why = api.get(&format!("/v1/sessions/{id}/why"));
     let of_cli = api.lab.json(["why", &id, "--json"]);
@@ -43,7 +43,7 @@ fn what_is_told_of_a_session_and_its_processes_is_what_the_command_line_tells() 
 
 #[test]
 fn agents_doctor_and_sweep_are_those_of_the_command_line_and_harm_no_session() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let id = api.terminal(&["hang"]);
     let (pid, keeper) = (api.lab.process(&id, "pid"), api.lab.process(&id, "keeper_pid"));
     let agents = api.get("/v1/agents");
@@ -69,7 +69,7 @@ fn agents_doctor_and_sweep_are_those_of_the_command_line_and_harm_no_session() {
 
 #[test]
 fn words_are_found_where_the_command_line_finds_them() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let id = api.fake(json!({"name": "fix", "prompt": "say:the needle is here"}));
     api.wait_idle(&id);
     let other = api.fake(json!({"prompt": "say:another NEEDLE"}));
@@ -96,7 +96,7 @@ fn words_are_found_where_the_command_line_finds_them() {
 
 #[test]
 fn a_pattern_takes_little_memory_and_of_many_searches_some_come_again_later() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let id = api.fake(json!({"prompt": "flood:8M"}));
     api.wait_idle(&id);
     let huge = "pattern=%28a%7B1000%7D%29%7B1000%7D";
@@ -106,20 +106,20 @@ fn a_pattern_takes_little_memory_and_of_many_searches_some_come_again_later() {
     let search = || {
         Box::new(|| api.gateway.get("/v1/grep?pattern=nothing.like.this")) as Box<dyn FnOnce() -> _ + Send>
     };
-    let replies: Vec<Reply> = at_once((0..30).map(|_| search()).collect());
+    let replies: Vec<HttpResponse> = at_once((0..30).map(|_| search()).collect());
     let (found, later): (Vec<_>, Vec<_>) = replies.iter().partition(|reply| reply.status == 200);
     assert!(!found.is_empty() && !later.is_empty(), "{} of 30", found.len());
     for reply in later {
         reply.problem(429, "full");
         assert!(reply.header("retry-after").is_some());
     }
-    // Those who are done make room.
+    // Finished searches make room.
     assert_eq!(api.get("/v1/grep?pattern=nothing.like.this")["more"], false);
 }
 
 #[test]
-fn a_search_that_takes_too_long_tells_what_it_found_so_far() {
-    let mut api = Api::new();
+fn a_search_that_takes_too_long_returns_the_matches_so_far() {
+    let mut api = GatewayApiFixture::new();
     let id = api.fake(json!({"prompt": "say:the needle"}));
     api.wait_idle(&id);
     api.gateway.kill();
@@ -130,21 +130,23 @@ fn a_search_that_takes_too_long_tells_what_it_found_so_far() {
 
 #[test]
 fn every_answer_has_a_schema_with_one_name() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let description = api.get("/openapi.json");
     let schemas = description["components"]["schemas"].as_object().expect("schemas");
     let doubled: Vec<_> =
         schemas.keys().filter(|name| name.ends_with(|c: char| c.is_ascii_digit())).collect();
     assert!(doubled.is_empty(), "two types of one name: {doubled:?}");
-    for name in ["Status", "Receipt", "Transcript", "SweepReport", "Why", "Whose", "NewSession"] {
+    let expected =
+        ["SessionStatus", "TurnReceipt", "Transcript", "SweepReport", "StateExplanation", "CreateSession"];
+    for name in expected {
         assert!(schemas.contains_key(name), "no {name} in {:?}", schemas.keys());
     }
-    assert_eq!(schemas["Status"]["properties"]["created_at"]["format"], "date-time");
+    assert_eq!(schemas["SessionStatus"]["properties"]["created_at"]["format"], "date-time");
 }
 
 #[test]
 fn however_many_ask_about_the_agents_each_is_started_once() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let (starts, bin) = (api.lab.dir().join("starts"), api.lab.dir().join("bin"));
     std::fs::create_dir(&bin).expect("a directory for programs");
     let text = format!("#!/bin/sh\necho started >>{}\necho 1.2.3\n", starts.display());
@@ -153,13 +155,13 @@ fn however_many_ask_about_the_agents_each_is_started_once() {
     std::fs::set_permissions(bin.join("claude"), all).expect("our own file");
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a path"));
     let count = || std::fs::read_to_string(&starts).unwrap_or_default().lines().count();
-    let ask = |gateway: &berth_harness::Gateway| {
+    let ask = |gateway: &berth_harness::GatewayProcess| {
         let told = gateway.get("/v1/agents").ok();
         let found = told["agents"].as_array().expect("a list").iter().find(|it| it["name"] == "claude");
         assert_eq!(found.expect("the agent")["version"], "1.2.3", "{told}");
         assert!(told["age_ms"].is_u64(), "{told}");
     };
-    let Api { gateway, lab } = api;
+    let GatewayApiFixture { gateway, lab } = api;
     drop(gateway);
     let gateway = lab.serve_in(&[], &[("BERTH_ANSWER_AGE_MS", "3600000"), ("PATH", &path)]);
     let asking = (0..8).map(|_| Box::new(|| ask(&gateway)) as Box<dyn FnOnce() + Send>);
@@ -167,7 +169,7 @@ fn however_many_ask_about_the_agents_each_is_started_once() {
     ask(&gateway);
     assert_eq!(count(), 1);
     drop(gateway);
-    // And when that is too old, again.
+    // A cached answer that is too old is asked for again.
     let gateway = lab.serve_in(&[], &[("BERTH_ANSWER_AGE_MS", "0"), ("PATH", &path)]);
     ask(&gateway);
     ask(&gateway);

@@ -3,11 +3,11 @@
 use berth_harness::wait_until;
 use serde_json::{Value, json};
 
-use crate::gateway_sessions::{Api, at_once, text};
+use crate::gateway_sessions::{GatewayApiFixture, at_once, text};
 
 #[test]
 fn two_posts_with_one_key_at_the_same_moment_make_one_session_and_one_turn() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     for round in 0..5 {
         let key = format!("key {round}");
         let body = json!({"agent": "fake", "cwd": api.lab.dir(), "prompt": "say:once"});
@@ -33,17 +33,17 @@ fn two_posts_with_one_key_at_the_same_moment_make_one_session_and_one_turn() {
         assert_eq!(api.lab.events(&id, "turn_accepted").len(), 1);
     }
     assert_eq!(api.get("/v1/sessions")["sessions"].as_array().map(Vec::len), Some(5));
-    // The same key for something else.
+    // The key is used again for another request.
     let other = json!({"command": ["sleep", "1"], "cwd": api.lab.dir(), "key": "key 0"});
     api.post("/v1/sessions", other).problem(409, "refused");
-    // And for another first turn: which session that was for is said.
+    // The key is used again for another first turn: the refusal names the session it was for.
     let other = json!({"agent": "fake", "cwd": api.lab.dir(), "prompt": "say:twice", "key": "key 2"});
     let same = json!({"agent": "fake", "cwd": api.lab.dir(), "key": "key 2"});
     let meant = text(&api.post("/v1/sessions", same).ok()["session"], "id");
     let refused = api.post("/v1/sessions", other);
     refused.problem(409, "refused");
     assert!(refused.text().contains(&meant) && refused.text().contains("first turn"), "{}", refused.text());
-    // As the command line understands it.
+    // On the command line the key means the same session.
     let said = api
         .lab
         .command(["run", "-d", "--agent", "fake", "--key", "key 1"])
@@ -56,7 +56,7 @@ fn two_posts_with_one_key_at_the_same_moment_make_one_session_and_one_turn() {
 
 #[test]
 fn everything_that_was_wished_for_is_so_and_a_secret_is_in_no_record() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let made = api.post(
         "/v1/sessions",
         json!({
@@ -82,17 +82,17 @@ fn everything_that_was_wished_for_is_so_and_a_secret_is_in_no_record() {
     api.wait_idle("fix");
     let answer = api.lab.ok(["turn", "fix.1"]);
     assert!(answer.contains("sk-very-secret-value"), "the agent has it: {answer}");
-    // But for what the agent said itself.
+    // Output of the agent itself is left out.
     let dir = api.lab.session_dir(&text(session, "id"));
-    let status = std::fs::read_to_string(dir.join("status.json")).expect("a short cut");
+    let status = std::fs::read_to_string(dir.join("status.json")).expect("a status cache");
     assert!(!status.contains("sk-very-secret"), "{status}");
     let created = &api.lab.events("fix", "created")[0];
     assert!(!created.to_string().contains("sk-very-secret"), "{created}");
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_by_name_and_leaves_nothing() {
-    let api = Api::new();
+fn a_request_that_cannot_be_run_is_refused_by_name_and_leaves_nothing() {
+    let api = GatewayApiFixture::new();
     let post = |body: Value| api.post("/v1/sessions", body);
     let file = api.lab.dir().join("file");
     std::fs::write(&file, "").expect("a file");
@@ -137,7 +137,7 @@ fn what_cannot_be_run_is_refused_by_name_and_leaves_nothing() {
 
 #[test]
 fn a_gateway_waits_for_the_keepers_it_started() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     for _ in 0..3 {
         let id = api.terminal(&["hang"]);
         api.post(&format!("/v1/sessions/{id}/stop"), json!({})).ok();
@@ -153,8 +153,8 @@ fn a_gateway_waits_for_the_keepers_it_started() {
 }
 
 #[test]
-fn what_an_agent_would_take_for_an_option_is_no_conversation() {
-    let api = Api::new();
+fn text_that_an_agent_would_take_for_an_option_is_not_a_conversation_id() {
+    let api = GatewayApiFixture::new();
     let odd = ["--settings={\"hooks\":{}}", "-r", "", "a b", "a\nb", "a/../b", "a=b"];
     for (agent, resume) in ["claude", "fake"].iter().flat_map(|agent| odd.map(|resume| (agent, resume))) {
         let told = api.post("/v1/sessions", json!({"agent": agent, "cwd": api.lab.dir(), "resume": resume}));

@@ -1,33 +1,34 @@
 //! Helpers through the gateway.
 
-use berth_harness::{Reply, wait_gone, wait_until};
-use berth_host::identity::Identity;
+use berth_harness::{HttpResponse, wait_gone, wait_until};
+use berth_host::identity::ProcessIdentity;
 use serde_json::{Value, json};
 
-use crate::gateway_sessions::{Api, at_once, text};
+use crate::gateway_sessions::{GatewayApiFixture, at_once, text};
 
-fn ensure(api: &Api, name: &str, owner: &str, more: Value) -> Reply {
+fn ensure(api: &GatewayApiFixture, name: &str, owner: &str, more: Value) -> HttpResponse {
     let mut body = json!({"name": name, "owner": owner, "command": [api.lab.agent(), "hang"]});
     body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
     api.post("/v1/helpers", body)
 }
 
-fn process(status: &Value) -> Identity {
+fn process(status: &Value) -> ProcessIdentity {
     let pid = status["pid"].as_u64().unwrap_or_else(|| panic!("no pid in {status}"));
-    Identity::of(u32::try_from(pid).expect("a pid")).expect("it runs")
+    ProcessIdentity::of(u32::try_from(pid).expect("a pid")).expect("it runs")
 }
 
 #[test]
 fn d12_two_first_uses_at_the_same_moment_give_one_helper_and_leak_no_process() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let owners: Vec<String> = (0..3).map(|_| api.terminal(&["hang"])).collect();
     for round in 0..5 {
         let name = format!("broker-{round}");
         let works = owners.iter().map(|owner| {
             let (api, name) = (&api, &name);
-            Box::new(move || ensure(api, name, owner, json!({}))) as Box<dyn FnOnce() -> Reply + Send + '_>
+            Box::new(move || ensure(api, name, owner, json!({})))
+                as Box<dyn FnOnce() -> HttpResponse + Send + '_>
         });
-        let replies: Vec<Value> = at_once(works.collect()).iter().map(Reply::ok).collect();
+        let replies: Vec<Value> = at_once(works.collect()).iter().map(HttpResponse::ok).collect();
         let pids: Vec<_> = replies.iter().map(|reply| reply["pid"].clone()).collect();
         assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
         let id = text(&replies[0], "id");
@@ -50,7 +51,7 @@ fn d12_two_first_uses_at_the_same_moment_give_one_helper_and_leak_no_process() {
 
 #[test]
 fn a_helper_is_listed_read_and_stopped() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let owner = api.terminal(&["hang"]);
     api.lab.ok(["rename", &owner, "fix"]);
     let command = json!([api.lab.agent(), "say:listening on it", "hang"]);
@@ -80,8 +81,8 @@ fn a_helper_is_listed_read_and_stopped() {
 }
 
 #[test]
-fn what_is_no_helper_is_refused_with_the_reason() {
-    let api = Api::new();
+fn an_invalid_helper_is_refused_with_the_reason() {
+    let api = GatewayApiFixture::new();
     let owner = api.terminal(&["hang"]);
     for (more, status, code) in [
         (json!({"owner": "nobody"}), 404, "not-found"),
@@ -105,7 +106,7 @@ fn what_is_no_helper_is_refused_with_the_reason() {
         api.post(&format!("/v1/helpers/nothing/{path}"), body).problem(404, "not-found");
     }
     assert_eq!(api.get("/v1/helpers?all=true")["helpers"], json!([]));
-    // One that another command runs under this name.
+    // A helper of this name runs another command.
     ensure(&api, "web", &owner, json!({})).ok();
     ensure(&api, "web", &owner, json!({"command": ["sleep", "1"]})).problem(409, "refused");
 }

@@ -1,16 +1,16 @@
-//! The list, and what is known about one session.
+//! The list of sessions, and the status of one session.
 
 use berth_harness::{wait_gone, wait_until};
 use serde_json::json;
 
-use crate::gateway_sessions::{Api, open, settled, text};
+use crate::gateway_sessions::{GatewayApiFixture, open, settled, text};
 
 #[test]
 fn a_change_by_the_command_line_is_in_the_next_answer() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let id = api.fake(json!({"name": "fix"}));
     let known = || {
-        // Twice, so that the second may be what was remembered, once by id and once by name.
+        // Twice, so that the second answer may come from the cache, once by id and once by name.
         settled(&api, &id);
         assert_eq!(api.session(&id)["id"], id);
         api.session("fix");
@@ -52,7 +52,7 @@ fn a_change_by_the_command_line_is_in_the_next_answer() {
 
 #[test]
 fn a_session_is_told_only_to_callers_that_may_see_it_and_a_revoked_token_is_refused_at_once() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let id = api.fake(json!({"name": "fix"}));
     let other = api.fake(json!({}));
     let token = |name: &str, args: &[&str]| {
@@ -92,14 +92,14 @@ fn a_session_is_told_only_to_callers_that_may_see_it_and_a_revoked_token_is_refu
 }
 
 #[test]
-fn a_name_that_is_anothers_id_redirects_nobody() {
-    let api = Api::new();
+fn a_name_that_is_the_id_of_another_session_redirects_no_request() {
+    let api = GatewayApiFixture::new();
     let id = api.fake(json!({"name": "fix"}));
     let other = api.fake(json!({"name": id}));
     api.lab.ok(["stop", &other]);
     settled(&api, &other);
     for _ in 0..3 {
-        // It is known, and it is called so; the other one changes, and is not.
+        // The stopped session is cached, and its name is the id of the first; the first one changes, and is not cached.
         assert_eq!(api.session(&other)["id"], other);
         api.lab.ok(["tag", &id, "new"]);
         assert_eq!(api.session(&id)["id"], id);
@@ -109,8 +109,8 @@ fn a_name_that_is_anothers_id_redirects_nobody() {
 }
 
 #[test]
-fn what_is_told_again_is_what_show_tells() {
-    let api = Api::new();
+fn repeated_answers_equal_the_answer_of_show() {
+    let api = GatewayApiFixture::new();
     let id = api.terminal(&["say:hello", "hang"]);
     api.lab.wait_output(&id, "hello");
     settled(&api, &id);
@@ -126,7 +126,7 @@ fn what_is_told_again_is_what_show_tells() {
 
 #[test]
 fn the_time_that_a_session_has_left_counts_down_in_answers_and_in_the_list() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let id = api.fake(json!({"policy": {"ttl_ms": 3_600_000, "idle_ms": 1_800_000}}));
     settled(&api, &id);
     let left = |status: &serde_json::Value| {
@@ -141,7 +141,7 @@ fn the_time_that_a_session_has_left_counts_down_in_answers_and_in_the_list() {
 
 #[test]
 fn a_session_whose_keeper_was_killed_is_lost_in_the_next_answer() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let id = api.terminal(&["hang"]);
     settled(&api, &id);
     for _ in 0..2 {
@@ -158,8 +158,8 @@ fn a_session_whose_keeper_was_killed_is_lost_in_the_next_answer() {
 }
 
 #[test]
-fn the_list_has_who_needs_you_first_and_what_was_asked_for() {
-    let api = Api::new();
+fn the_list_has_sessions_that_need_you_first_and_obeys_filters() {
+    let api = GatewayApiFixture::new();
     let calm = api.fake(json!({"name": "calm", "tags": ["work"]}));
     let asking = api.fake(json!({"name": "asking", "prompt": "ask:Bash:ls"}));
     wait_until("the agent to ask", || api.session(&asking)["state"] == "needs-you");
@@ -188,11 +188,18 @@ fn the_list_has_who_needs_you_first_and_what_was_asked_for() {
     for bad in ["?state=odd", "?cwd=relative", "?all=true&archived=true", "?odd=1", "?limit=x"] {
         api.gateway.get(&format!("/v1/sessions{bad}")).problem(400, "usage");
     }
+    let description = api.get("/openapi.json");
+    let parameters =
+        description["paths"]["/v1/sessions"]["get"]["parameters"].as_array().expect("parameters");
+    let state = parameters.iter().find(|parameter| parameter["name"] == "state").expect("a filter by state");
+    assert_eq!((&state["schema"]["type"], &state["explode"]), (&json!("array"), &json!(false)), "{state}");
+    let values = state["schema"]["items"]["enum"].as_array().expect("the values");
+    assert!(values.contains(&json!("needs-you")) && !values.contains(&json!("odd")), "{state}");
 }
 
 #[test]
 fn a_session_is_changed_as_a_whole_or_not_at_all() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let id = api.fake(json!({"name": "fix"}));
     let other = api.terminal(&["hang"]);
     api.patch(&format!("/v1/sessions/{other}"), json!({"name": "taken"})).ok();
@@ -206,12 +213,12 @@ fn a_session_is_changed_as_a_whole_or_not_at_all() {
     let changed = change(json!({"remove_tags": ["a"], "note": null, "policy": {"idle_ms": null}})).ok();
     assert_eq!((&changed["tags"], &changed["note"]), (&json!(["b"]), &json!(null)));
     assert_eq!(changed["policy"].get("idle_ms"), None);
-    // What people are told of, and back to what the config says.
+    // Notification policy: set, and back to the value in the config.
     assert_eq!(change(json!({"notify": ["failed"]})).ok()["policy"]["notify"], json!(["failed"]));
     assert_eq!(change(json!({"note": "again"})).ok()["policy"]["notify"], json!(["failed"]), "it stays");
     assert_eq!(change(json!({"notify": null, "note": null})).ok()["policy"].get("notify"), None);
     assert!(change(json!({"notify": ["always"]})).problem(400, "usage").to_string().contains("always"));
-    // Nothing of a change that cannot be.
+    // A change with one invalid part changes nothing.
     change(json!({"add_tags": ["c"], "name": "not a name"})).problem(400, "usage");
     change(json!({"add_tags": ["no tag"], "note": "x"})).problem(400, "usage");
     change(json!({"add_tags": ["c"], "note": " "})).problem(400, "usage");
@@ -223,7 +230,7 @@ fn a_session_is_changed_as_a_whole_or_not_at_all() {
         (&after["tags"], &after["name"], &after["note"]),
         (&json!(["b"]), &json!("fix"), &json!(null))
     );
-    // The same without a keeper.
+    // Changes work without a keeper.
     api.post(&format!("/v1/sessions/{id}/stop"), json!({})).ok();
     assert_eq!(change(json!({"name": "fixed", "note": "done"})).ok()["note"], "done");
     assert_eq!(api.lab.show("fixed")["id"], id);
@@ -231,7 +238,7 @@ fn a_session_is_changed_as_a_whole_or_not_at_all() {
 
 #[test]
 fn a_released_session_that_is_asked_all_the_time_is_taken_up_by_the_next_turn() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let id = api.fake(json!({"policy": {"idle_ms": 50}}));
     for round in 1..=3 {
         wait_until("the agent to be released", || api.session(&id)["keeper_pid"].is_null());
@@ -260,7 +267,7 @@ fn a_released_session_that_is_asked_all_the_time_is_taken_up_by_the_next_turn() 
 /// The latest report counts, over HTTP and on the command line, and makes no event.
 #[test]
 fn the_context_window_is_what_the_agent_reported_last_in_its_conversation() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let id = api.fake(json!({"name": "fix"}));
     let known = || {
         settled(&api, &id);
@@ -282,7 +289,7 @@ fn the_context_window_is_what_the_agent_reported_last_in_its_conversation() {
     let (context, text) = known();
     assert_eq!(context, full);
     assert!(text.contains("45,210 of 200,000 tokens (23 %)"), "{text}");
-    // A turn that tells nothing changes nothing, nor does an end.
+    // A turn that reports no context changes nothing, nor does an end.
     send("hello");
     api.lab.ok(["stop", &id]);
     assert_eq!(known().0, full);
@@ -294,7 +301,7 @@ fn the_context_window_is_what_the_agent_reported_last_in_its_conversation() {
     wait_until("the context to fall", || api.lab.show(&id)["context"]["used_tokens"] == 3186);
     open(&go);
     api.lab.ok(["wait", turn.trim()]);
-    // Zero is what an agent says that does not know.
+    // Zero is the report of an agent that does not know.
     send("context:0:200000");
     assert!(known().0.is_null(), "{}", known().0);
     send("context:7:200000");

@@ -1,21 +1,21 @@
-//! Stopping, resuming, forking, putting away, bringing back, deleting.
+//! Stopping, resuming, forking, archiving, restoring, deleting.
 
-use berth_harness::{Reply, wait_gone, wait_until};
+use berth_harness::{HttpResponse, wait_gone, wait_until};
 use serde_json::{Value, json};
 
-use crate::gateway_sessions::{Api, at_once, open, text};
+use crate::gateway_sessions::{GatewayApiFixture, at_once, open, text};
 
-fn do_to(api: &Api, id: &str, verb: &str, body: Value) -> Reply {
+fn do_to(api: &GatewayApiFixture, id: &str, verb: &str, body: Value) -> HttpResponse {
     api.post(&format!("/v1/sessions/{id}/{verb}"), body)
 }
 
-fn delete(api: &Api, id: &str, query: &str) -> Reply {
+fn delete(api: &GatewayApiFixture, id: &str, query: &str) -> HttpResponse {
     api.gateway.ask("DELETE", &format!("/v1/sessions/{id}{query}"), &[], None)
 }
 
 #[test]
 fn a_session_goes_through_its_whole_life_over_http() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let id = api.fake(json!({"name": "fix", "prompt": "say:first"}));
     api.wait_idle(&id);
     let agent = api.lab.process(&id, "pid");
@@ -34,7 +34,7 @@ fn a_session_goes_through_its_whole_life_over_http() {
     do_to(&api, &id, "stop", json!({"grace_ms": -1})).problem(400, "usage");
     do_to(&api, &id, "archive", json!({"grace_ms": 1})).problem(400, "usage");
     do_to(&api, &id, "restore", json!({"odd": 1})).problem(400, "usage");
-    // For good.
+    // Deleting for good needs a yes.
     let needs = delete(&api, "fix", "").problem(428, "needs-yes");
     assert!(text(&needs, "detail").contains(&id), "{needs}");
     delete(&api, "fix", "?confirm=fix").problem(428, "needs-yes");
@@ -47,7 +47,7 @@ fn a_session_goes_through_its_whole_life_over_http() {
 
 #[test]
 fn b8_two_restores_and_resumes_at_the_same_moment_give_one_agent_process() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     for round in 0..5 {
         let id = api.fake(json!({"prompt": "say:hello"}));
         api.wait_idle(&id);
@@ -55,14 +55,17 @@ fn b8_two_restores_and_resumes_at_the_same_moment_give_one_agent_process() {
         let restore = || do_to(&api, &id, "restore", json!({}));
         let resume = || do_to(&api, &id, "resume", json!({}));
         let replies = match round % 2 {
-            0 => at_once(vec![Box::new(restore) as Box<dyn FnOnce() -> Reply + Send>, Box::new(restore)]),
+            0 => at_once(vec![
+                Box::new(restore) as Box<dyn FnOnce() -> HttpResponse + Send>,
+                Box::new(restore),
+            ]),
             _ => at_once(vec![
-                Box::new(restore) as Box<dyn FnOnce() -> Reply + Send>,
+                Box::new(restore) as Box<dyn FnOnce() -> HttpResponse + Send>,
                 Box::new(resume),
                 Box::new(resume),
             ]),
         };
-        // Whoever comes second is told that it runs, or that somebody has it.
+        // Later clients are told that the session runs, or that another client is resuming it.
         assert!(replies.iter().any(|reply| reply.status == 200), "{replies:?}");
         assert!(replies.iter().all(|reply| matches!(reply.status, 200 | 409)), "{replies:?}");
         if round % 2 == 0 {
@@ -81,7 +84,7 @@ fn b8_two_restores_and_resumes_at_the_same_moment_give_one_agent_process() {
 
 #[test]
 fn c7_archive_and_delete_while_a_turn_runs_are_refused_and_stop_ends_it_and_the_transcript_stays() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let (gate, wait) = api.gate("gate");
     let id = api.fake(json!({"prompt": format!("{wait} say:done")}));
     wait_until("the turn to run", || api.session(&id)["state"] == "working");
@@ -97,7 +100,7 @@ fn c7_archive_and_delete_while_a_turn_runs_are_refused_and_stop_ends_it_and_the_
     open(&gate);
     api.wait_idle(&id);
     assert_eq!(api.lab.json(["turn", &format!("{id}.1"), "--json"])["answer"], "done");
-    // Stopped in the middle of one, and deleted: what the agent wrote is the agent's.
+    // Stopped in the middle of a turn, and deleted: the agent's own files stay.
     let (_never, wait) = api.gate("never");
     api.lab.ok(["send", &id, &wait]);
     wait_until("the turn to run", || api.session(&id)["state"] == "working");
@@ -110,7 +113,7 @@ fn c7_archive_and_delete_while_a_turn_runs_are_refused_and_stop_ends_it_and_the_
 
 #[test]
 fn c14_a_conversation_that_is_not_there_is_a_typed_error_and_no_success() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let body =
         json!({"agent": "fake", "cwd": api.lab.dir(), "resume": "no-such-conversation", "name": "gone"});
     let refused = api.post("/v1/sessions", body);
@@ -119,7 +122,7 @@ fn c14_a_conversation_that_is_not_there_is_a_typed_error_and_no_success() {
         problem["title"].as_str().is_some_and(|title| title.contains("no-such-conversation")),
         "{problem}"
     );
-    // One that lost its transcript: refused until somebody asks for a fresh start, and that is visible.
+    // A session that lost its transcript is refused until a client asks for a fresh start, and that is visible.
     let id = api.fake(json!({"prompt": "say:hello"}));
     api.wait_idle(&id);
     let native = text(&api.session(&id), "conversation_id");

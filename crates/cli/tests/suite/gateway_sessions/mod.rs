@@ -1,7 +1,7 @@
 //! Sessions through the gateway: everything the command line can do with them, asked over HTTP. The row of the
 //! scenario list is in the name of the test.
 //!
-//! Start with [`Api`], a lab with a gateway and the agent `fake`.
+//! Start with [`GatewayApiFixture`], a lab with a gateway and the agent `fake`.
 
 mod closer;
 mod creating;
@@ -14,19 +14,19 @@ mod transcripts;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 
-use berth_harness::{Gateway, Lab, Reply, wait_until};
+use berth_harness::{GatewayProcess, HttpResponse, TestEnvironment, wait_until};
 use serde_json::{Value, json};
 
 /// A lab whose config file has the agent `fake`, and a gateway of it.
-struct Api {
-    // Dropped first: what it started is the lab's.
-    gateway: Gateway,
-    lab: Lab,
+struct GatewayApiFixture {
+    // Dropped first: its sessions are the lab's.
+    gateway: GatewayProcess,
+    lab: TestEnvironment,
 }
 
-impl Api {
+impl GatewayApiFixture {
     fn new() -> Self {
-        let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+        let lab = TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"));
         let gateway = lab.serve();
         Self { gateway, lab }
     }
@@ -35,11 +35,11 @@ impl Api {
         self.gateway.get(path).ok()
     }
 
-    fn post(&self, path: &str, body: Value) -> Reply {
+    fn post(&self, path: &str, body: Value) -> HttpResponse {
         self.gateway.post(path, &body)
     }
 
-    fn patch(&self, path: &str, body: Value) -> Reply {
+    fn patch(&self, path: &str, body: Value) -> HttpResponse {
         self.gateway.ask("PATCH", path, &[], Some(&body))
     }
 
@@ -83,7 +83,7 @@ fn text(value: &Value, field: &str) -> String {
     value[field].as_str().unwrap_or_else(|| panic!("no {field} in {value}")).to_owned()
 }
 
-/// Does all of it at the same moment; what came of each, in order.
+/// Does all of it at the same moment; returns the results, in order.
 fn at_once<T: Send>(works: Vec<Box<dyn FnOnce() -> T + Send + '_>>) -> Vec<T> {
     let barrier = Barrier::new(works.len());
     std::thread::scope(|scope| {
@@ -99,10 +99,10 @@ fn at_once<T: Send>(works: Vec<Box<dyn FnOnce() -> T + Send + '_>>) -> Vec<T> {
     })
 }
 
-/// Waits until what a session's files say is old enough to be believed without a second look.
-fn settled(api: &Api, id: &str) {
+/// Waits until a session's files are old enough to be believed without a second look.
+fn settled(api: &GatewayApiFixture, id: &str) {
     let path = api.lab.session_dir(id).join("status.json");
-    wait_until("the short cut to be a moment old", || {
+    wait_until("the status cache to be a moment old", || {
         let changed = std::fs::metadata(&path).and_then(|file| file.modified());
         changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age.as_millis() > 100))
     });

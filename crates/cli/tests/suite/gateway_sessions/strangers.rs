@@ -1,11 +1,11 @@
-//! Sessions that are not there, and a store that is not.
+//! Sessions that do not exist, and a store that does not.
 
 use berth_harness::wait_until;
 use serde_json::json;
 
-use crate::gateway_sessions::{Api, text};
+use crate::gateway_sessions::{GatewayApiFixture, text};
 
-/// What looks like a session, or like a way to somewhere else.
+/// Names that look like a session, or like a path to somewhere else.
 const TRICKS: [&str; 14] = [
     "nothere",
     "0123456789ab",
@@ -25,7 +25,7 @@ const TRICKS: [&str; 14] = [
 
 #[test]
 fn a_session_that_is_not_there_is_404_for_every_verb_and_whatever_it_is_called() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let kept = api.terminal(&["hang"]);
     let mut asked = 0;
     for route in berth_gateway::routes::all() {
@@ -57,7 +57,7 @@ fn a_session_that_is_not_there_is_404_for_every_verb_and_whatever_it_is_called()
     }
     assert!(asked >= 14 * 10, "{asked}");
     assert_eq!(api.session(&kept)["state"], "running");
-    // The words are the same for what is there and not theirs: see the tokens.
+    // A session that exists and is not the token's gets the same words: see the tokens.
     let one = api.gateway.get("/v1/sessions/nothere").problem(404, "not-found");
     let two = api.gateway.get("/v1/sessions/nowhere").problem(404, "not-found");
     assert_eq!(text(&one, "title").replace("nothere", "nowhere"), text(&two, "title"));
@@ -65,7 +65,7 @@ fn a_session_that_is_not_there_is_404_for_every_verb_and_whatever_it_is_called()
 
 #[test]
 fn a_store_that_cannot_be_read_is_503_and_nothing_is_started() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let id = api.terminal(&["hang"]);
     api.session(&id);
     let sessions = api.lab.home().join("sessions");

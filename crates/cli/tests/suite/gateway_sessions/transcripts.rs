@@ -1,17 +1,17 @@
-//! What was said and done, in pieces and as files.
+//! Transcripts and exports of sessions, in pieces and as files.
 
-use berth_harness::{Asked, wait_until};
+use berth_harness::{PendingResponse, wait_until};
 use serde_json::{Value, json};
 
-use crate::gateway_sessions::{Api, text};
+use crate::gateway_sessions::{GatewayApiFixture, text};
 
 fn items(turn: &Value) -> Vec<Value> {
     turn["items"].as_array().unwrap_or_else(|| panic!("no items in {turn}")).clone()
 }
 
 #[test]
-fn a_transcript_has_what_was_said_thought_and_done_in_order_and_in_pages() {
-    let api = Api::new();
+fn a_transcript_has_texts_thoughts_and_tools_in_order_and_in_pages() {
+    let api = GatewayApiFixture::new();
     let prompt = "think:first a thought\nsay:before\ntool:Read:/some/file\nsay:after";
     let id = api.fake(json!({"name": "fix", "prompt": prompt}));
     api.wait_idle(&id);
@@ -27,7 +27,7 @@ fn a_transcript_has_what_was_said_thought_and_done_in_order_and_in_pages() {
     let tool = &items(first)[2];
     assert!(tool.to_string().contains("/some/file"), "{tool}");
     assert_eq!(text(&items(&page["turns"][4])[0], "text"), "answer 5");
-    // In pages.
+    // Read in pages.
     let part = api.get("/v1/sessions/fix/transcript?after=1&limit=2");
     let numbers: Vec<_> =
         part["turns"].as_array().expect("a list").iter().map(|it| it["number"].clone()).collect();
@@ -40,7 +40,7 @@ fn a_transcript_has_what_was_said_thought_and_done_in_order_and_in_pages() {
 
 #[test]
 fn a_transcript_is_bounded_whatever_the_agent_says() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let id = api.fake(json!({"prompt": "flood:8M"}));
     api.wait_idle(&id);
     let reply = api.gateway.get(&format!("/v1/sessions/{id}/transcript"));
@@ -52,15 +52,15 @@ fn a_transcript_is_bounded_whatever_the_agent_says() {
 
 #[test]
 fn a_terminal_has_no_transcript_and_says_where_to_look() {
-    let api = Api::new();
+    let api = GatewayApiFixture::new();
     let id = api.terminal(&["hang"]);
     let problem = api.gateway.get(&format!("/v1/sessions/{id}/transcript")).problem(409, "refused");
     assert!(text(&problem, "detail").contains("screen"), "{problem}");
 }
 
 #[test]
-fn a_file_is_what_the_command_line_writes() {
-    let api = Api::new();
+fn a_file_from_the_api_equals_the_file_of_the_command_line() {
+    let api = GatewayApiFixture::new();
     let id = api.fake(json!({"name": "fix", "prompt": "tool:Read:/x\nsay:done"}));
     api.wait_idle(&id);
     api.post(&format!("/v1/sessions/{id}/stop"), json!({})).ok();
@@ -86,17 +86,18 @@ fn a_file_is_what_the_command_line_writes() {
     assert_eq!(recording.text(), api.lab.berth(["export", &terminal, "-o", "-"]).out);
 }
 
-/// Each who reads nothing keeps a thread of the gateway; there are 512 of them.
+/// Each client that reads nothing keeps a thread of the gateway; there are 512 of them.
 #[test]
-fn clients_that_do_not_read_their_exports_keep_nobody_else_out() {
+fn clients_that_do_not_read_their_exports_keep_no_other_client_out() {
     const MANY: usize = 600;
-    berth_host::files::raise(4096).expect("a limit");
-    let api = Api::new();
+    berth_host::open_file_limit::raise_limit(4096).expect("a limit");
+    let api = GatewayApiFixture::new();
     let id = api.terminal(&["flood:8M", "exit:0"]);
     wait_until("its end", || api.session(&id)["state"] == "stopped");
     let path = format!("/v1/sessions/{id}/export?format=cast");
     assert!(api.gateway.get(&path).body.len() > 4 << 20, "more than fits on the way");
-    let mut deaf: Vec<Asked> = (0..MANY).map(|_| api.gateway.begin("GET", &path, &[], None)).collect();
+    let mut deaf: Vec<PendingResponse> =
+        (0..MANY).map(|_| api.gateway.begin("GET", &path, &[], None)).collect();
     let last = deaf.pop().expect("many").reply();
     last.problem(429, "full");
     assert!(last.header("retry-after").is_some());
@@ -107,8 +108,8 @@ fn clients_that_do_not_read_their_exports_keep_nobody_else_out() {
 }
 
 #[test]
-fn nobody_has_a_verb_wait_for_longer_than_an_hour() {
-    let api = Api::new();
+fn a_request_cannot_make_a_verb_wait_for_longer_than_an_hour() {
+    let api = GatewayApiFixture::new();
     let id = api.terminal(&["hang"]);
     let ages = json!({"grace_ms": 3_600_001});
     api.post(&format!("/v1/sessions/{id}/stop"), ages.clone()).problem(400, "usage");

@@ -1,22 +1,22 @@
-//! What an agent asks, answered over HTTP; B15: answers and orders that come too late.
+//! Questions of an agent, answered over HTTP; B15: answers and orders that come too late.
 
-use berth_harness::{Gateway, Lab, Reply, Seed, wait_until};
+use berth_harness::{GatewayProcess, HttpResponse, SeededRng, TestEnvironment, wait_until};
 use serde_json::{Value, json};
 
 use crate::gateway_turns::{at, did, lab, rounds, seen, start, text};
 
 /// Waits until it asks this many things; their names.
-fn asks(gateway: &Gateway, id: &str, count: usize) -> Vec<String> {
+fn asks(gateway: &GatewayProcess, id: &str, count: usize) -> Vec<String> {
     let asked = || gateway.get(&format!("/v1/sessions/{id}")).ok()["turns"]["asks"].as_array().cloned();
     wait_until("it to ask", || asked().unwrap_or_default().len() == count);
     asked().unwrap_or_default().iter().map(|ask| text(ask, "request")).collect()
 }
 
-fn answer(gateway: &Gateway, id: &str, body: &Value) -> Reply {
+fn answer(gateway: &GatewayProcess, id: &str, body: &Value) -> HttpResponse {
     gateway.post(&at(id, "answers"), body)
 }
 
-fn answered(lab: &Lab, id: &str) -> usize {
+fn answered(lab: &TestEnvironment, id: &str) -> usize {
     lab.events(id, "answered").len()
 }
 
@@ -100,7 +100,7 @@ fn a_posted_reason_reaches_the_agent_and_a_text_only_what_takes_one() {
 /// Two tabs answer at once: exactly one counts, and the other hears whose answer it was.
 #[test]
 fn of_two_tabs_that_answer_at_once_exactly_one_counts() {
-    let mut seed = Seed::announce("answers http");
+    let mut seed = SeededRng::announce("answers http");
     let lab = lab();
     let gateway = lab.serve();
     let id = start(&lab, &[]);
@@ -127,7 +127,7 @@ fn of_two_tabs_that_answer_at_once_exactly_one_counts() {
 /// B15: an answer of a tab that slept through the end of a run does not reach the question of the next one, though
 /// the agent calls it the same; nor do orders for a turn that is over.
 #[test]
-fn b15_what_was_meant_for_an_earlier_run_has_no_effect_on_the_next() {
+fn b15_answers_and_orders_for_an_earlier_run_have_no_effect_on_the_next() {
     let lab = lab();
     let gateway = lab.serve();
     let id = start(&lab, &[]);

@@ -1,11 +1,11 @@
-//! What makes no sense is refused with a reason, and stores nothing.
+//! Input that is not valid is refused with a reason, and stores nothing.
 
 use serde_json::{Value, json};
 
 use crate::gateway_turns::{at, lab, start};
 
 #[test]
-fn what_makes_no_sense_is_refused_by_name_and_stores_nothing() {
+fn invalid_input_is_refused_by_name_and_stores_nothing() {
     let lab = lab();
     let gateway = lab.serve();
     let id = start(&lab, &[]);

@@ -1,4 +1,4 @@
-//! C11, `max_wait_ms`, manners: turns that are broken off, withdrawn, or meet a running one.
+//! C11, `max_wait_ms`, manners: turns that are cancelled, withdrawn, or meet a running one.
 
 use serde_json::{Value, json};
 
@@ -21,18 +21,18 @@ fn c11_a_turn_is_withdrawn_before_it_runs_broken_off_while_it_does_and_left_alon
         send(&gateway, &id, &json!({"text": prompt})).ok();
     }
     let cancel = |number: u64| gateway.post(&at(&id, &format!("turns/{number}/cancel")), &json!({}));
-    // Before: nothing runs, and only that one's place is free.
+    // Before: nothing runs, and only the cancelled turn's place is free.
     let before = cancel(2).ok();
     assert_eq!((text(&before, "state"), &before["delivered_at"]), ("cancelled".into(), &Value::Null));
     assert_eq!(text(&seen(&gateway, &id, 1), "state"), "working");
     assert_eq!(seen(&gateway, &id, 3)["position"], 0);
-    // During: it stops, and only that one does. Whoever waits for it hears that.
+    // During: the turn stops, and only that one does. The waiting client hears that.
     let during = cancel(1).ok();
     assert_eq!((text(&during, "state"), text(&during, "answer")), ("cancelled".into(), "half".into()));
     assert_eq!(text(&waiting.reply().ok(), "state"), "cancelled");
     wait_idle(&gateway, &id);
     assert_eq!(seen_states(&gateway, &id), ["cancelled", "cancelled", "done", "done"]);
-    // After: told, and nothing changes.
+    // After: the answer says that the turn is over, and nothing changes.
     for (number, state) in [(1, "cancelled"), (2, "cancelled"), (3, "done")] {
         let after = cancel(number).problem(409, "refused");
         assert!(text(&after, "title").contains(state), "{after}");
@@ -55,7 +55,7 @@ fn c11_a_late_success_does_not_overwrite_cancelled_and_the_queue_goes_on() {
     wait_accepted(&gateway, &id, 2);
     let cancelled = gateway.post(&at(&id, "turns/1/cancel"), &json!({})).ok();
     assert_eq!(text(&cancelled, "state"), "cancelled");
-    // It is on record. Only now does the agent say that it has done it all the same.
+    // The cancellation is on record. Only now does the agent say that it has done the turn all the same.
     assert_eq!(text(&seen(&gateway, &id, 1), "state"), "cancelled");
     open(&late);
     wait_mark(&late.with_extension("said"));
@@ -95,7 +95,7 @@ fn a_turn_that_does_not_begin_in_time_is_withdrawn_with_429_and_never_run() {
         assert!(late.header("retry-after").is_some_and(|seconds| seconds.parse::<u64>().is_ok()));
     }
     assert_eq!(seen_states(&gateway, &id), ["delivered", "cancelled", "cancelled"]);
-    // One whose time is not up is answered when the agent has it.
+    // A turn whose time is not up is answered when the agent has it.
     let body = json!({"text": "in time", "max_wait_ms": 60_000});
     let patient = gateway.begin("POST", &at(&id, "turns"), &[], Some(&body));
     wait_accepted(&gateway, &id, 4);
@@ -104,7 +104,7 @@ fn a_turn_that_does_not_begin_in_time_is_withdrawn_with_429_and_never_run() {
     assert_eq!(patient.status, 202, "{}", patient.text());
     assert_ne!(text(&patient.json(), "state"), "queued");
     wait_idle(&gateway, &id);
-    assert_eq!(prompts(&did(&lab, &id))[1..], ["in time"], "what was refused never ran");
+    assert_eq!(prompts(&did(&lab, &id))[1..], ["in time"], "the refused turn never ran");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_turn_may_interrupt_the_running_one_or_be_added_to_it() {
     assert_eq!(seen_states(&gateway, &id), ["interrupted", "done"]);
     let alone = send(&gateway, &id, &json!({"text": "alone", "manner": "steer", "wait": true})).ok();
     assert_eq!(text(&alone, "answer"), "ECHO: alone");
-    // An agent that cannot: refused, and nothing is stored.
+    // An agent that cannot be steered: refused, and nothing is stored.
     let (_, wait) = gate(&lab, "never");
     let (rigid_begun, touch) = mark(&lab, "rigid-begun");
     let rigid = lab.ok(["run", "-d", "--agent", "rigid", "--prompt", &format!("{touch} {wait} x")]);

@@ -1,4 +1,4 @@
-//! C7, C14: what else is done to a session while a turn runs; a conversation that is gone.
+//! C7, C14: other requests for a session while a turn runs; a conversation that is gone.
 
 use berth_harness::wait_until;
 use serde_json::json;
@@ -8,9 +8,9 @@ use crate::gateway_turns::{
     wait_mark,
 };
 
-/// C14: typed, no silent fresh start; the choice is somebody's, visible, and the dead id is not tried again.
+/// C14: typed, no silent fresh start; a client makes the choice, it is visible, and the dead id is not tried again.
 #[test]
-fn c14_a_conversation_that_is_gone_is_told_with_the_receipt_and_is_no_success() {
+fn c14_a_conversation_that_is_gone_is_told_with_the_receipt_and_is_not_a_success() {
     let lab = lab();
     let gateway = lab.serve();
     let id = start(&lab, &["--name", "s"]);
@@ -21,7 +21,7 @@ fn c14_a_conversation_that_is_gone_is_told_with_the_receipt_and_is_no_success() 
     let body = json!({"text": "what was it?", "wait": true});
     for round in 0..2 {
         let reply = send_keyed(&gateway, "s", "k", &body);
-        // It is accepted, so that nobody sends it again, and no result: the same key is the same turn.
+        // The turn is accepted, so that the client does not send it again, and has no result. The key names one turn.
         assert_eq!(reply.status, 202, "{}", reply.text());
         assert_eq!(reply.header("retry-after"), None);
         let gone = reply.json();
@@ -32,7 +32,7 @@ fn c14_a_conversation_that_is_gone_is_told_with_the_receipt_and_is_no_success() 
     }
     assert_eq!(seen_states(&gateway, "s"), ["done", "queued"]);
     assert_eq!(seen(&gateway, "s", 2)["in_progress"], true);
-    assert!(transcripts(&lab).is_empty(), "nobody answered");
+    assert!(transcripts(&lab).is_empty(), "there was no answer");
     wait_until("nothing of it to be left", || {
         lab.processes().iter().all(|process| process.pid == gateway.pid())
     });
@@ -46,9 +46,9 @@ fn c14_a_conversation_that_is_gone_is_told_with_the_receipt_and_is_no_success() 
     assert!(!lab.store().join(format!("{old}.jsonl")).exists());
 }
 
-/// C7: what else is done to a session while a posted turn runs is refused or waits; the transcript stays.
+/// C7: other requests for a session while a posted turn runs are refused or wait; the transcript stays.
 #[test]
-fn c7_what_else_is_done_to_a_session_does_not_touch_a_posted_turn_that_runs() {
+fn c7_other_commands_on_a_session_do_not_touch_a_posted_turn_that_runs() {
     let lab = lab();
     let gateway = lab.serve();
     let (go, wait) = gate(&lab, "go");
@@ -75,9 +75,9 @@ fn c7_what_else_is_done_to_a_session_does_not_touch_a_posted_turn_that_runs() {
     assert_eq!(did(&lab, "t").len(), 1);
 }
 
-/// Stopped stays stopped: whoever waits is told that it waits, and what waits runs when somebody resumes it.
+/// Stopped stays stopped: a waiting client is told that the turn waits, and the turn runs when the session is resumed.
 #[test]
-fn c7_a_turn_that_is_stopped_is_interrupted_and_what_waits_behind_it_waits() {
+fn c7_a_turn_that_is_stopped_is_interrupted_and_the_turn_behind_it_waits() {
     let lab = lab();
     let gateway = lab.serve();
     let (_, wait) = gate(&lab, "never");
@@ -104,9 +104,9 @@ fn c7_a_turn_that_is_stopped_is_interrupted_and_what_waits_behind_it_waits() {
     assert_eq!(text(&done["turn"], "answer"), "ECHO: second");
 }
 
-/// C2: what is accepted is never answered as a failure, whatever happens to who waits: they would send it again.
+/// C2: an accepted turn is never answered as a failure, even if the wait fails: the client would send it again.
 #[test]
-fn c2_whoever_waits_for_an_accepted_turn_is_told_of_it_though_it_cannot_be_looked_at() {
+fn c2_a_client_that_waits_for_an_accepted_turn_gets_a_receipt_when_the_journal_cannot_be_read() {
     let lab = lab();
     let gateway = lab.serve();
     let (_, wait) = gate(&lab, "never");

@@ -1,14 +1,14 @@
-//! C10: the gateway or the keeper is killed at every step of a turn. What was accepted is neither lost nor run twice.
+//! C10: the gateway or the keeper is killed at every step of a turn. An accepted turn is neither lost nor run twice.
 
-use berth_harness::{Lab, Seed, said, wait_until};
+use berth_harness::{SeededRng, TestEnvironment, said, wait_until};
 use serde_json::json;
 
 use crate::gateway_turns::{
-    Did, at, did, gate, lab, mark, open, prompts, rounds, seen, send_keyed, start, states, text, told, turns,
-    wait_idle, wait_mark,
+    PromptRecord, at, did, gate, lab, mark, open, prompts, rounds, seen, send_keyed, start, states, text,
+    told, turns, wait_idle, wait_mark,
 };
 
-/// Kills the gateway at a point of its own, then asks the next one the same.
+/// Kills the gateway at a point of its own, then sends the request to the next one again.
 fn gateway_dies(point: &str, body: &serde_json::Value) {
     let lab = lab();
     let id = start(&lab, &[]);
@@ -17,7 +17,7 @@ fn gateway_dies(point: &str, body: &serde_json::Value) {
     assert!(!client.is_answered(), "{point}: it died before it could answer");
     drop(gateway);
     assert_eq!(turns(&lab, &id).len(), 1, "{point}: it was accepted");
-    // Without any gateway it goes on.
+    // The turn goes on without any gateway.
     lab.ok(["wait", &id, "--timeout", "60s"]);
     assert_eq!(states(&lab, &id), ["done"], "{point}");
     let gateway = lab.serve();
@@ -41,10 +41,10 @@ fn c10_a_gateway_killed_with_the_result_in_its_hands_loses_nothing() {
     gateway_dies("gateway-answering", &json!({"text": "hello", "wait": true}));
 }
 
-/// At whatever moment the gateway is killed: the same key makes it one turn.
+/// The gateway is killed at a random moment: the key makes both requests one turn.
 #[test]
 fn c10_a_gateway_killed_at_any_moment_of_a_post_neither_loses_nor_repeats_it() {
-    let mut seed = Seed::announce("c10 gateway");
+    let mut seed = SeededRng::announce("c10 gateway");
     let lab = lab();
     let id = start(&lab, &[]);
     let mut gateway = lab.serve();
@@ -65,15 +65,15 @@ fn c10_a_gateway_killed_at_any_moment_of_a_post_neither_loses_nor_repeats_it() {
 }
 
 /// Starts a session whose first keeper dies at this point.
-fn doomed(lab: &Lab, point: &str) -> String {
+fn doomed(lab: &TestEnvironment, point: &str) -> String {
     let mut command = lab.command(["run", "-d", "--agent", "fake"]);
     let told = said(command.env("BERTH_KILLPOINT", point).output().expect("berth starts"));
     assert_eq!(told.code, 0, "{point}: {told:?}");
     told.out.trim().to_owned()
 }
 
-/// Before the agent could have heard of it, the turn runs, once; after that it never runs again. Whoever waits over
-/// HTTP brings the session back and hears the end.
+/// Before the agent could have heard of it, the turn runs, once; after that it never runs again. A client that waits
+/// over HTTP brings the session back and hears the end.
 #[test]
 fn c10_a_keeper_that_dies_at_any_step_of_a_posted_turn_neither_loses_it_nor_runs_it_twice() {
     for (point, state) in [
@@ -93,7 +93,11 @@ fn c10_a_keeper_that_dies_at_any_step_of_a_posted_turn_neither_loses_it_nor_runs
         let ran = did(&lab, &id);
         if state == "done" {
             assert_eq!(text(&turn, "answer"), "ECHO: hello", "{point}");
-            assert_eq!((prompts(&ran), ran.iter().all(Did::is_done)), (vec!["hello"], true), "{point}");
+            assert_eq!(
+                (prompts(&ran), ran.iter().all(PromptRecord::is_done)),
+                (vec!["hello"], true),
+                "{point}"
+            );
         } else {
             assert!(ran.len() <= 1, "{point}: {ran:?}");
         }
@@ -106,7 +110,7 @@ fn c10_a_keeper_that_dies_at_any_step_of_a_posted_turn_neither_loses_it_nor_runs
 
 /// The keeper is killed while many wait: they bring the session back once, and hear of it.
 #[test]
-fn c10_whoever_waits_over_http_brings_a_session_back_once_when_its_keeper_is_killed() {
+fn c10_clients_that_wait_over_http_bring_a_session_back_once_when_its_keeper_is_killed() {
     let lab = lab();
     let gateway = lab.serve();
     let (go, wait) = gate(&lab, "go");

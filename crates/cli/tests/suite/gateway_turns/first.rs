@@ -1,12 +1,18 @@
 //! C1: two first turns at once, from two tabs, in a session that never had one: with a keeper, and without.
 
-use berth_harness::{Gateway, Lab, Seed};
+use berth_harness::{GatewayProcess, SeededRng, TestEnvironment};
 use serde_json::json;
 
-use crate::gateway_turns::{Did, at, did, lab, rounds, send, start, text, transcripts, wait_unkept};
+use crate::gateway_turns::{PromptRecord, at, did, lab, rounds, send, start, text, transcripts, wait_unkept};
 
 /// Both get the answer to their own prompt, in the order of acceptance, and the agent has one conversation.
-fn two_first_sends(lab: &Lab, gateway: &Gateway, seed: &mut Seed, id: &str, round: u64) {
+fn two_first_sends(
+    lab: &TestEnvironment,
+    gateway: &GatewayProcess,
+    seed: &mut SeededRng,
+    id: &str,
+    round: u64,
+) {
     let prompts = ["a", "b"].map(|who| format!("{who} {round}"));
     let mut dawdle = seed.fork();
     std::thread::scope(|scope| {
@@ -30,7 +36,7 @@ fn two_first_sends(lab: &Lab, gateway: &Gateway, seed: &mut Seed, id: &str, roun
     assert_eq!(told.len(), 2, "round {round}: {told:?}");
     let done: Vec<_> = did(lab, id)
         .into_iter()
-        .map(|Did { prompt, over, .. }| (prompt, over.expect("it is over").1))
+        .map(|PromptRecord { prompt, over, .. }| (prompt, over.expect("it is over").1))
         .collect();
     let expected: Vec<_> = told.iter().map(|turn| (text(turn, "prompt"), text(turn, "answer"))).collect();
     assert_eq!(done, expected, "round {round}: in the order they were accepted");
@@ -38,8 +44,8 @@ fn two_first_sends(lab: &Lab, gateway: &Gateway, seed: &mut Seed, id: &str, roun
     assert_eq!(transcripts(lab).len() as u64, round + 1, "round {round}: one transcript each: {entered:?}");
 }
 
-fn tabs_of(name: &str, usually: u64, options: &[&str], leave: impl Fn(&Lab, &str)) {
-    let mut seed = Seed::announce(name);
+fn tabs_of(name: &str, usually: u64, options: &[&str], leave: impl Fn(&TestEnvironment, &str)) {
+    let mut seed = SeededRng::announce(name);
     let lab = lab();
     let gateway = lab.serve();
     for round in 0..rounds(usually) {

@@ -1,6 +1,6 @@
-//! C4, C12: the same turn asked for twice, and a turn for somebody else.
+//! C4, C12: a turn that is sent twice, and a turn for another session.
 
-use berth_harness::Seed;
+use berth_harness::SeededRng;
 use serde_json::json;
 
 use crate::gateway_turns::{
@@ -44,13 +44,13 @@ fn c4_a_key_means_one_turn_in_flight_when_it_waits_when_it_is_done_and_when_it_f
         assert_eq!(text(&send_keyed(&gateway, &id, key, body).ok(), "state"), state);
         send_keyed(&gateway, &id, key, &other).problem(409, "refused");
     }
-    // With nobody to keep it, too, and nobody is started for what is known.
+    // Without a keeper as well, and no keeper is started for a known answer.
     lab.ok(["stop", "--grace", "0s", &id]);
     let known = send_keyed(&gateway, &id, "runs", &runs).ok();
     assert_eq!((text(&known, "state"), &known["repeated"]), ("done".into(), &true.into()));
     send_keyed(&gateway, &id, "runs", &other).problem(409, "refused");
     assert_eq!(lab.show(&id)["state"], "stopped");
-    // A retry of what failed is allowed: another key says that it is one.
+    // A retry of a failed turn is allowed: another key makes it one.
     let retry = send_keyed(&gateway, &id, "retry", &json!({"text": "again", "wait": true})).ok();
     assert_eq!((text(&retry, "answer"), text(&retry, "key")), ("ECHO: again".into(), "retry".into()));
     assert_eq!(prompts(&did(&lab, &id))[1..], ["fail:no", "again"]);
@@ -59,7 +59,7 @@ fn c4_a_key_means_one_turn_in_flight_when_it_waits_when_it_is_done_and_when_it_f
 /// Double click, two tabs: both come before either is accepted.
 #[test]
 fn c4_two_posts_at_once_with_one_key_are_one_turn_and_both_hear_its_end() {
-    let mut seed = Seed::announce("c4 http");
+    let mut seed = SeededRng::announce("c4 http");
     let lab = lab();
     let gateway = lab.serve();
     let id = start(&lab, &[]);
@@ -83,7 +83,7 @@ fn c4_two_posts_at_once_with_one_key_are_one_turn_and_both_hear_its_end() {
 }
 
 #[test]
-fn c12_a_turn_for_a_session_that_was_switched_meanwhile_is_refused_and_said_to_nobody() {
+fn c12_a_turn_for_a_session_that_was_switched_meanwhile_is_refused_and_reaches_no_agent() {
     let lab = lab();
     let gateway = lab.serve();
     let (one, two) = (start(&lab, &["--name", "one"]), start(&lab, &["--name", "two"]));
@@ -101,7 +101,7 @@ fn c12_a_turn_for_a_session_that_was_switched_meanwhile_is_refused_and_said_to_n
         let title = text(&refused, "title");
         assert!(title.contains(expected.as_str()) && title.contains("nothing was sent"), "{title}");
     }
-    // And a conversation that the session has left.
+    // A turn for a conversation that the session has left is refused as well.
     lab.ok(["stop", "--grace", "0s", &two]);
     send(&gateway, "one", &expecting(&one)).problem(409, "refused");
     assert_eq!(lab.show(&two)["state"], "stopped", "it was not started for what it was not meant to have");

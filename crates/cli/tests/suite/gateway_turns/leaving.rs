@@ -1,8 +1,8 @@
-//! C5: clients that go away, proxies that cut, many who wait; and keepers that stand still.
+//! C5: clients that go away, proxies that cut connections, many waiting clients; and keepers that stand still.
 
-use berth_api::Connection;
-use berth_api::message::Request;
-use berth_harness::{Seed, signal, wait_until};
+use berth_api::KeeperConnection;
+use berth_api::message::KeeperRequest;
+use berth_harness::{SeededRng, signal, wait_until};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::gateway_turns::{
     wait_accepted, wait_idle, wait_mark,
 };
 
-/// How many sockets a process has: a keeper that nobody asks anything has one, to be asked on.
+/// How many sockets a process has: a keeper without clients has one, its listener.
 fn sockets(pid: u32) -> usize {
     let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("its files");
     let links = fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
@@ -22,7 +22,7 @@ fn sockets(pid: u32) -> usize {
 const MANY: usize = 600;
 
 #[test]
-fn c5_a_turn_goes_on_when_whoever_waits_for_it_goes_away_and_can_be_asked_for_again() {
+fn c5_a_turn_goes_on_when_the_waiting_client_goes_away_and_can_be_asked_for_again() {
     let lab = lab();
     let gateway = lab.serve();
     let (go, wait) = gate(&lab, "go");
@@ -34,14 +34,14 @@ fn c5_a_turn_goes_on_when_whoever_waits_for_it_goes_away_and_can_be_asked_for_ag
     let keeper = lab.number(&id, "keeper_pid");
     wait_until("the gateway to listen to the keeper", || sockets(keeper) > 1);
     drop(client);
-    wait_until("the gateway to notice that nobody waits", || sockets(keeper) <= 1);
-    // A proxy that cuts looks the same. Asked again it is in progress, and no error.
+    wait_until("the gateway to notice that no client waits", || sockets(keeper) <= 1);
+    // A proxy that cuts the connection looks the same. Asked again, the turn is in progress, which is not an error.
     for _ in 0..3 {
         let turn = seen(&gateway, &id, 1);
         assert_eq!((&turn["in_progress"], &turn["reason"]), (&true.into(), &json!(null)), "{turn}");
         assert_eq!(gateway.get(&at(&id, "turns/1/result")).status, 202);
     }
-    // Whoever asks again with the key waits on; whoever does not want to wait long gets a receipt.
+    // A client that asks again with the key waits on; one with a short timeout gets a receipt.
     let mut short = body.clone();
     short["timeout_ms"] = 1.into();
     let receipt = send_keyed(&gateway, &id, "k", &short);
@@ -56,10 +56,10 @@ fn c5_a_turn_goes_on_when_whoever_waits_for_it_goes_away_and_can_be_asked_for_ag
     assert_eq!(did(&lab, &id).len(), 1);
 }
 
-/// At whatever moment the client goes: the turn is there once, or, if nobody heard of it, not at all.
+/// The client goes at a random moment: the turn is there once, or, if the gateway did not get it, not at all.
 #[test]
 fn c5_a_client_that_goes_at_any_moment_leaves_one_turn_or_none() {
-    let mut seed = Seed::announce("c5 http");
+    let mut seed = SeededRng::announce("c5 http");
     let lab = lab();
     let gateway = lab.serve();
     let id = start(&lab, &[]);
@@ -77,9 +77,9 @@ fn c5_a_client_that_goes_at_any_moment_leaves_one_turn_or_none() {
     assert_eq!(prompts(&did(&lab, &id)), expected, "each once, in order");
 }
 
-/// More wait than the gateway has threads and the keeper has room for clients; everybody else is served at once.
+/// More clients wait than the gateway has threads and the keeper has room for; all other clients are served at once.
 #[test]
-fn c5_six_hundred_who_wait_hold_nobody_up_and_all_hear_the_end() {
+fn c5_six_hundred_waiting_clients_hold_up_no_other_client_and_all_hear_the_end() {
     let lab = lab();
     let gateway = lab.serve();
     let (id, go) = busy(&lab);
@@ -112,24 +112,24 @@ fn c5_six_hundred_who_wait_hold_nobody_up_and_all_hear_the_end() {
         }
     }
     assert_eq!(did(&lab, &id).len(), 2);
-    // When nobody waits any more, nobody is connected, either.
+    // When no client waits any more, the gateway is not connected, either.
     let pid = lab.number(&id, "keeper_pid");
     wait_until("the gateway to leave the keeper", || sockets(pid) <= 1);
 }
 
-/// Others watch the session already, as many as its keeper serves: whoever waits looks now and then.
+/// Others watch the session already, as many as its keeper serves: a waiting client then polls.
 #[test]
-fn c5_who_waits_hears_the_end_though_the_keeper_serves_as_many_as_it_can() {
+fn c5_a_waiting_client_hears_the_end_though_the_keeper_serves_as_many_clients_as_it_can() {
     let lab = lab();
     let gateway = lab.serve();
     let (id, go) = busy(&lab);
     let dir = lab.session_dir(&id);
-    let mut watchers: Vec<Connection> = Vec::new();
+    let mut watchers: Vec<KeeperConnection> = Vec::new();
     loop {
-        let mut watcher = Connection::open(&dir, "a test".to_owned()).expect("the keeper listens");
-        match watcher.ask(Request::Watch { from: u64::MAX }) {
+        let mut watcher = KeeperConnection::open(&dir, "a test".to_owned()).expect("the keeper listens");
+        match watcher.ask(KeeperRequest::Watch) {
             Ok(_) => watchers.push(watcher),
-            Err(full) => break assert_eq!(full.code, berth_api::Code::Full, "{full:?}"),
+            Err(full) => break assert_eq!(full.code, berth_api::ProblemCode::Full, "{full:?}"),
         }
     }
     assert!(watchers.len() >= 32, "{}", watchers.len());
@@ -144,7 +144,7 @@ fn c5_who_waits_hears_the_end_though_the_keeper_serves_as_many_as_it_can() {
     }
 }
 
-/// A keeper that stands still is 503 for whoever sends, and nobody else waits for it.
+/// A keeper that stands still is 503 for the client that sends, and no other client waits for it.
 #[test]
 fn c9_a_keeper_that_stands_still_is_unavailable_and_other_sessions_are_not() {
     let lab = lab();

@@ -1,8 +1,8 @@
-//! C3, C6, C8, C15: many who send, one after the other; the queue and its limit.
+//! C3, C6, C8, C15: many senders, one after the other; the queue and its limit.
 
 use std::collections::BTreeSet;
 
-use berth_harness::Seed;
+use berth_harness::SeededRng;
 use serde_json::{Value, json};
 
 use crate::gateway_turns::{
@@ -12,12 +12,12 @@ use crate::gateway_turns::{
 
 #[test]
 fn c3_fifty_posts_with_and_without_keys_run_in_the_order_they_were_accepted() {
-    let mut seed = Seed::announce("c3 http");
+    let mut seed = SeededRng::announce("c3 http");
     let lab = lab();
     let gateway = lab.serve();
     let id = start(&lab, &[]);
     told(&gateway, &id, "warm");
-    // Every fifth asks for what the one before it asked for, with the same key.
+    // Every fifth request repeats the one before it, with the same key.
     let asked: Vec<(String, Option<String>)> = (0..50_u64)
         .map(|at| {
             let of = if at % 5 == 4 { at - 1 } else { at };
@@ -64,7 +64,7 @@ fn c3_fifty_posts_with_and_without_keys_run_in_the_order_they_were_accepted() {
     assert_eq!(lab.number(id, "epoch"), 1);
 }
 
-/// C8: however long a turn takes, nobody overtakes it. C6: the end of the first is not the end of the second.
+/// C8: however long a turn takes, no other turn overtakes it. C6: the end of the first is not the end of the second.
 #[test]
 fn c8_a_second_post_waits_for_a_turn_that_takes_long_and_c6_is_in_progress_when_the_first_has_ended() {
     let lab = lab();
@@ -131,7 +131,7 @@ fn c15_a_full_queue_answers_429_with_a_time_and_stores_nothing() {
 }
 
 #[test]
-fn what_is_long_comes_in_parts_that_can_be_gone_on_with() {
+fn long_lists_come_in_pages_that_can_be_continued() {
     const MANY: usize = 7;
     let lab = lab();
     let gateway = lab.serve();

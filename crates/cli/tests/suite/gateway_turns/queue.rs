@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use berth_harness::{Gateway, Lab, Seed};
+use berth_harness::{GatewayProcess, SeededRng, TestEnvironment};
 use serde_json::{Value, json};
 
 use crate::gateway_turns::{
@@ -10,8 +10,8 @@ use crate::gateway_turns::{
     wait_idle, wait_mark,
 };
 
-/// A session with a queue of three behind a turn that runs, and what ends that turn.
-fn queue_of_three(lab: &Lab, gateway: &Gateway) -> (String, PathBuf) {
+/// A session with a queue of three behind a turn that runs, and the file that ends that turn.
+fn queue_of_three(lab: &TestEnvironment, gateway: &GatewayProcess) -> (String, PathBuf) {
     let (go, wait) = gate(lab, "go");
     let (begun, touch) = mark(lab, "begun");
     let id = start(lab, &["--prompt", &format!("{touch} {wait} first")]);
@@ -26,12 +26,12 @@ fn waiting(queue: &Value) -> Vec<String> {
     queue["queued"].as_array().expect("an array").iter().map(|turn| text(turn, "prompt")).collect()
 }
 
-fn change(gateway: &Gateway, id: &str, turn: u64, body: &Value) -> berth_harness::Reply {
+fn change(gateway: &GatewayProcess, id: &str, turn: u64, body: &Value) -> berth_harness::HttpResponse {
     gateway.ask("PATCH", &at(id, &format!("queue/{turn}")), &[], Some(body))
 }
 
 #[test]
-fn what_waits_is_moved_changed_and_dropped_and_runs_as_it_is_then() {
+fn queued_turns_are_moved_changed_and_dropped_and_run_in_their_final_form() {
     let lab = lab();
     let gateway = lab.serve();
     let (id, go) = queue_of_three(&lab, &gateway);
@@ -44,7 +44,7 @@ fn what_waits_is_moved_changed_and_dropped_and_runs_as_it_is_then() {
     assert_eq!(lab.events(&id, "turn_edited").len(), 1, "said twice it is changed once");
     let dropped = gateway.ask("DELETE", &at(&id, "queue/3"), &[], None).ok();
     assert_eq!(waiting(&dropped), ["c", "rather this"]);
-    // What runs, is over or was never there, and what makes no sense.
+    // Turns that run, are over or never existed, and changes that are not valid.
     for (turn, body, status, code) in [
         (1, json!({"text": "x"}), 409, "refused"),
         (1, json!({"position": 0}), 409, "refused"),
@@ -101,17 +101,17 @@ fn a_paused_queue_lets_no_turn_begin_until_it_goes_on_with_or_without_a_keeper()
         waiting(&change(&gateway, &id, 2, &json!({"text": "changed"})).ok()),
         ["changed", "b", "c", "d"]
     );
-    assert!(lab.show(&id)["keeper_pid"].is_null(), "nobody was started for that");
+    assert!(lab.show(&id)["keeper_pid"].is_null(), "no keeper was started for that");
     assert_eq!(pause(false)["held"], Value::Null);
     wait_idle(&gateway, &id);
     assert_eq!(prompts(&did(&lab, &id))[1..], ["changed", "b", "c", "d"]);
 }
 
-/// The agent takes the turn while somebody changes it: it says the old text or the new one, and whoever changed it
-/// is told which.
+/// The agent takes the turn while a client changes it: the agent says the old text or the new one, and
+/// the client is told which.
 #[test]
 fn a_turn_that_is_changed_as_it_begins_says_what_its_editor_was_told() {
-    let mut seed = Seed::announce("edit http");
+    let mut seed = SeededRng::announce("edit http");
     let lab = lab();
     let gateway = lab.serve();
     let id = start(&lab, &[]);

@@ -1,11 +1,11 @@
-//! How far a token goes with turns: who may only look starts, sends and answers nothing, by waiting either.
+//! Scopes of tokens for turns: a token that may only read starts, sends and answers nothing, not even by waiting.
 
 use serde_json::{Value, json};
 
 use crate::gateway_turns::{at, did, gate, lab, mark, start, text, told, wait_accepted, wait_mark};
 
 #[test]
-fn whoever_may_only_read_starts_nothing_by_waiting_and_may_not_send_or_answer() {
+fn a_read_token_starts_nothing_by_waiting_and_may_not_send_or_answer() {
     let lab = lab();
     let gateway = lab.serve_with(&["--listen=127.0.0.1:0"]);
     let bearer = |scope: &str| {
@@ -36,12 +36,12 @@ fn whoever_may_only_read_starts_nothing_by_waiting_and_may_not_send_or_answer() 
         ask(who, "POST", &at(&id, "answers"), Some(&json!({"answer": "allow"}))).problem(403, "not-allowed");
     }
     assert_eq!(ask(&reader, "GET", &at(&id, "queue"), None).ok()["queued"][0]["prompt"], "second");
-    // Nobody keeps it. Who may only read hears that, and it stays as it is; who may send brings it back.
+    // The keeper is gone. A token that may only read is told so, and nothing is started; one that may send resumes.
     lab.kill_keeper(&id);
     let done = json!({"for": "done", "timeout_ms": 60_000});
     let held = ask(&reader, "POST", &at(&id, "wait"), Some(&done)).problem(409, "held");
     assert!(text(&held, "title").contains("is not running"), "{held}");
-    assert!(lab.show(&id)["keeper_pid"].is_null(), "nobody was started");
+    assert!(lab.show(&id)["keeper_pid"].is_null(), "no keeper was started");
     let waited = ask(&sender, "POST", &at(&id, "wait"), Some(&done)).ok();
     assert_eq!(text(&waited["turn"], "answer"), "ECHO: second");
     assert_eq!(did(&lab, &id).len(), 2);
@@ -65,7 +65,7 @@ fn a_token_with_a_list_of_sessions_is_not_told_which_other_writes_its_conversati
         let asked = gateway.ask("POST", &at(&one, "resume"), &[("Authorization", &bearer)], Some(&json!({})));
         asked.problem(409, "in-use").to_string()
     };
-    assert!(resume(&[]).contains(&other), "whoever may see it is told");
+    assert!(resume(&[]).contains(&other), "a token that may see the session is told");
     let told = resume(&["--session", "one", "--yes"]);
     assert!(!told.contains(&other) && told.contains("does not include"), "{told}");
 }

@@ -2,33 +2,16 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
-use std::process::Command;
 
+use berth_harness::TmpfsMount;
 use serde_json::json;
 
 use crate::gateway_turns::{at, did, lab, prompts, seen_states, send_keyed, start, text, told};
 
-/// A small file system as a lab's state directory.
-struct Mount(PathBuf);
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").args(["-l".as_ref(), self.0.as_os_str()]).status();
-    }
-}
-
 #[test]
 fn c9_without_room_for_the_record_a_turn_is_refused_with_503_and_never_run() {
     let lab = lab();
-    fs::DirBuilder::new().mode(0o700).create(lab.home()).expect("a directory");
-    let options = ["-t", "tmpfs", "-o", "size=2m,mode=0700", "berth-test"];
-    let mounted = Command::new("mount").args(options).arg(lab.home()).output();
-    let _mount = match mounted {
-        Ok(output) if output.status.success() => Mount(lab.home()),
-        refused => return eprintln!("SKIPPED: cannot mount a small file system: {refused:?}"),
-    };
+    let Some(_mount) = TmpfsMount::new(&lab.home(), "size=2m") else { return };
     let gateway = lab.serve();
     let (kept, unkept) = (start(&lab, &[]), start(&lab, &[]));
     told(&gateway, &kept, "first");

@@ -1,4 +1,4 @@
-//! Waiting over HTTP for what a session does.
+//! Waiting over HTTP for a state of a session.
 
 use serde_json::json;
 
@@ -25,7 +25,7 @@ fn a_session_is_waited_for_until_it_is_idle_done_ended_or_says_something() {
     );
     lab.ok(["stop", "--grace", "0s", &id]);
     assert_eq!(exit.reply().ok()["session"]["state"], "stopped");
-    // What has come is there at once, and what cannot come is told.
+    // A condition that holds already is answered at once, and one that cannot come true is refused.
     assert_eq!(ask(json!({"for": "exit"})).reply().ok()["session"]["state"], "stopped");
     ask(json!({"for": "idle"})).reply().problem(409, "refused");
     ask(json!({"for": "needs-you"})).reply().problem(409, "refused");
@@ -47,7 +47,7 @@ fn a_given_turn_is_waited_for_whatever_comes_after_it() {
     open(&go);
     let told = first.reply().ok();
     assert_eq!((text(&told["turn"], "answer"), &told["turn"]["number"]), ("ECHO: x".into(), &json!(1)));
-    // It is over, and stays so; the second one is not.
+    // The first turn is over, and stays so; the second one is not.
     assert_eq!(ask(json!({"for": {"turn": 1}})).reply().ok()["turn"]["number"], 1);
     ask(json!({"for": {"turn": 2}, "timeout_ms": 20})).reply().problem(504, "timed-out");
 }
@@ -76,7 +76,7 @@ fn output_is_waited_for_by_a_pattern() {
 }
 
 #[test]
-fn whoever_waits_for_an_agent_that_was_released_is_told_that_it_is_idle() {
+fn a_client_that_waits_for_an_agent_that_was_released_is_told_that_it_is_idle() {
     let lab = lab();
     let gateway = lab.serve();
     let id = start(&lab, &["--idle", "1ms"]);

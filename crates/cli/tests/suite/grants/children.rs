@@ -1,9 +1,9 @@
-//! What every agent may: look, start sessions, and see to those.
+//! Rights of every agent without a grant: look, start sessions, and see to those.
 
 use crate::grants::{agent, inside, lab};
 
 #[test]
-fn an_agent_sees_to_what_it_started_and_to_what_that_started() {
+fn an_agent_sees_to_its_children_and_their_children() {
     let lab = lab();
     let outer = agent(&lab, "outer", &[]);
     let child = inside(&lab, "outer", "berth run -d --agent fake --name child").ok().trim().to_owned();
@@ -31,12 +31,12 @@ fn an_agent_sees_to_what_it_started_and_to_what_that_started() {
     ] {
         inside(&lab, "outer", command).ok();
     }
-    // It could make any conversation its child's by an import, and end the person who has that open.
+    // With an import the agent could make any conversation its child's, and end the process that has it open.
     let said = inside(&lab, "outer", "berth resume grandchild -d --take").refused("outer");
     assert!(said.contains("end another writer of a conversation: that takes the grant `control`"), "{said}");
     assert_eq!(lab.show("child")["state"], "archived");
     assert_eq!(lab.show("twin")["parent"], outer.as_str());
-    // A child is nobody to its siblings, and its parent is a stranger to it.
+    // A child has no rights over its siblings, and its parent is a stranger to it.
     inside(&lab, "outer", "berth run -d --agent fake --name one").ok();
     inside(&lab, "outer", "berth run -d --agent fake --name two").ok();
     inside(&lab, "one", "berth stop two").refused("one");

@@ -32,7 +32,7 @@ fn an_agent_below_control_starts_sessions_only_in_directories_that_the_owner_cho
         assert_eq!(inside(&lab, weak, &format!("cd {other}; berth run -d -- true")).code, 11);
     }
     inside(&lab, "decider", &run(&other)).ok();
-    // Now there is a session.
+    // There is a session in that directory now, so an agent may start one there.
     inside(&lab, "outer", &run(&other)).ok();
 }
 

@@ -8,51 +8,55 @@ use std::process::{Command, Stdio};
 
 use std::path::PathBuf;
 
-use berth_api::frame::{self, Kind};
-use berth_api::message::{Answer, Asker, Call, PROTOCOL, Request, Role, Size, Take};
-use berth_api::record::{Grant, Spec};
-use berth_api::{Code, Connection, Problem};
+use berth_api::frame::{self, FrameKind};
+use berth_api::message::{
+    AttachMode, ClaimedCaller, KeeperAnswer, KeeperCall, KeeperRequest, PROTOCOL, WindowSize, WriterTakeover,
+};
+use berth_api::record::{Grant, SessionSpec};
+use berth_api::{KeeperConnection, Problem, ProblemCode};
 use berth_core::SessionId;
-use berth_harness::{Lab, signal, wait_until};
-use berth_host::identity::Identity;
-use berth_store::Home;
+use berth_harness::{TestEnvironment, signal, wait_until};
+use berth_host::identity::ProcessIdentity;
+use berth_store::StateDir;
 use rustix::process::Signal;
 
-use crate::grants::{BERTH, Heard, agent, inside, lab};
+use crate::grants::{BERTH, CombinedOutput, agent, inside, lab};
 
 /// The variable that tells this test binary what to do inside of a session, and to which one.
 const PART: &str = "BERTH_TEST_PART";
 
-/// Runs a part of this file inside of a session: what it prints after `said: `.
-fn part(lab: &Lab, session: &str, name: &str, about: &str) -> String {
+/// Runs a part of this file inside of a session; returns the text that it prints after `said: `.
+fn part(lab: &TestEnvironment, session: &str, name: &str, about: &str) -> String {
     let me = std::env::current_exe().expect("this very program");
     let command = format!(
         "env {PART}={name}:{about} {} --exact grants::doors::the_part_inside --nocapture --test-threads 1",
         me.display()
     );
-    let Heard { text, code } = inside(lab, session, &command);
+    let CombinedOutput { text, code } = inside(lab, session, &command);
     let said = text.lines().find_map(|line| line.split_once("said: ")).map(|(_, said)| said.to_owned());
     said.unwrap_or_else(|| panic!("{code}: {text}"))
 }
 
-/// What the others run inside of a session. By itself it does nothing.
+/// The part that other tests run inside of a session. By itself it does nothing.
 #[test]
 fn the_part_inside() {
     let Ok(wanted) = std::env::var(PART) else { return };
     let (name, about) = wanted.split_once(':').expect("a part, and what it is about");
-    let home = Home::open(std::env::var_os("BERTH_HOME").expect("set in a session").into()).expect("a home");
+    let home =
+        StateDir::open(std::env::var_os("BERTH_HOME").expect("set in a session").into()).expect("a home");
     let id = SessionId::parse(about);
     let dir = || PathBuf::from(home.session(id.as_ref().expect("an id")).argument());
-    let ask =
-        |request: Request| word(Connection::open(&dir(), "a test".into()).expect("a keeper").ask(request));
+    let ask = |request: KeeperRequest| {
+        word(KeeperConnection::open(&dir(), "a test".into()).expect("a keeper").ask(request))
+    };
     let said = match name {
-        "stop" => ask(Request::Stop { grace_ms: 0 }),
-        "status" => ask(Request::Status),
-        "take" => ask(Request::Attach { role: Role::Take, size: Size::default() }),
-        "observe" => ask(Request::Attach { role: Role::Observer, size: Size::default() }),
-        "restart" => ask(Request::Restart),
+        "stop" => ask(KeeperRequest::Stop { grace_ms: 0 }),
+        "status" => ask(KeeperRequest::Status),
+        "take" => ask(KeeperRequest::Attach { role: AttachMode::Take, size: WindowSize::default() }),
+        "observe" => ask(KeeperRequest::Attach { role: AttachMode::Observer, size: WindowSize::default() }),
+        "restart" => ask(KeeperRequest::Restart),
         "hand-on" => {
-            let requests = [Request::Status, Request::Stop { grace_ms: 0 }];
+            let requests = [KeeperRequest::Status, KeeperRequest::Stop { grace_ms: 0 }];
             hand_on(&dir(), &requests, true)
         }
         "release" => {
@@ -60,7 +64,7 @@ fn the_part_inside() {
             let helpers = home.helpers().expect("the shelf of helpers");
             let helper = helpers.session(&SessionId::parse(helper).expect("an id"));
             let dir = PathBuf::from(helper.argument());
-            hand_on(&dir, &[Request::Leave { owner: owner.to_owned() }], false)
+            hand_on(&dir, &[KeeperRequest::Leave { owner: owner.to_owned() }], false)
         }
         "forge" => forge(&home, about),
         other => panic!("there is no part {other}"),
@@ -68,22 +72,22 @@ fn the_part_inside() {
     println!("said: {said}");
 }
 
-fn word(answer: Result<Answer, Problem>) -> String {
+fn word(answer: Result<KeeperAnswer, Problem>) -> String {
     answer.map_or_else(|problem| problem.code.word().to_owned(), |_| "done".to_owned())
 }
 
 /// Connects, hands the connection to a child that writes these requests, and is gone before it does. `accepted`: the
 /// keeper has accepted the connection before that. The answers go to the file `test.answer` in the directory.
 #[expect(clippy::zombie_processes, reason = "this process ends before it, and init waits")]
-fn hand_on(dir: &std::path::Path, requests: &[Request], accepted: bool) -> String {
+fn hand_on(dir: &std::path::Path, requests: &[KeeperRequest], accepted: bool) -> String {
     let mut stream = berth_host::socket::connect(dir, berth_api::client::SOCKET_NAME).expect("a keeper");
     let call = |request| {
         let place = "a test".into();
-        let call = Call { protocol: PROTOCOL, place, agent: None, also: vec![], trace: None, request };
-        frame::encode(Kind::Call, &[&serde_json::to_vec(&call).expect("plain data")])
+        let call = KeeperCall { protocol: PROTOCOL, place, agent: None, also: vec![], trace: None, request };
+        frame::encode(FrameKind::Call, &[&serde_json::to_vec(&call).expect("plain data")])
     };
     if accepted {
-        stream.write_all(&call(Request::Status)).expect("a keeper that reads");
+        stream.write_all(&call(KeeperRequest::Status)).expect("a keeper that reads");
         frame::read(&mut stream).expect("an answer");
     }
     let calls: Vec<u8> = requests.iter().flat_map(|request| call(request.clone())).collect();
@@ -97,10 +101,10 @@ fn hand_on(dir: &std::path::Path, requests: &[Request], accepted: bool) -> Strin
 }
 
 /// The answers that came over a connection that was handed on, once there are so many.
-fn answers_to(dir: &std::path::Path, count: usize) -> Vec<Answer> {
+fn answers_to(dir: &std::path::Path, count: usize) -> Vec<KeeperAnswer> {
     let answers = || {
         let mut bytes = std::fs::read(dir.join("test.answer")).unwrap_or_default();
-        let mut answers: Vec<Answer> = Vec::new();
+        let mut answers: Vec<KeeperAnswer> = Vec::new();
         while let Ok(Some(frame)) = frame::take(&mut bytes) {
             answers.push(serde_json::from_slice(&frame.payload).expect("an answer"));
         }
@@ -112,26 +116,32 @@ fn answers_to(dir: &std::path::Path, count: usize) -> Vec<Answer> {
 
 /// Starts a keeper by hand, with a record that gives everything and names another parent.
 #[expect(clippy::zombie_processes, reason = "this process ends right away, and init waits")]
-fn forge(home: &Home, grant: &str) -> String {
+fn forge(home: &StateDir, grant: &str) -> String {
     let id = home.mint().expect("an id");
-    let spec = Spec {
+    let spec = SessionSpec {
         driver: "pty".into(),
         command: vec!["sleep".into(), "1000".into()],
         cwd: "/".into(),
         parent: Some("0123456789ab".into()),
         grant: if grant == "admin" { Grant::Admin } else { Grant::None },
-        ..Spec::default()
+        ..SessionSpec::default()
     };
     let name = Some("forged".to_owned());
-    let create =
-        Request::Create { spec, name, size: Size::default(), take: Take::Nobody, tags: vec![], note: None };
+    let create = KeeperRequest::Create {
+        spec,
+        name,
+        size: WindowSize::default(),
+        take: WriterTakeover::Nobody,
+        tags: vec![],
+        note: None,
+    };
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     let mut command = Command::new(BERTH);
     // Keepers are known by their first word.
     command.arg0("berth").arg("keeper").arg(home.session(&id).argument()).stdin(OwnedFd::from(theirs));
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a keeper");
     drop(command);
-    let answer = Connection::over(ours, "a test".into()).ask(create);
+    let answer = KeeperConnection::over(ours, "a test".into()).ask(create);
     if answer.is_err() {
         let _ = child.wait_with_output();
         home.unmint(&id);
@@ -162,8 +172,8 @@ fn an_agent_that_ends_after_it_connected_is_refused_as_the_agent_it_was() {
     let term = lab.start_with(&["--name", "term"], &["echo"]);
     assert_eq!(part(&lab, "outer", "hand-on", &term), "gone");
     match answers_to(&lab.session_dir(&term), 2).as_slice() {
-        [Answer::Done { .. }, Answer::Problem { problem }] => {
-            assert_eq!(problem.code, Code::NotAllowed);
+        [KeeperAnswer::Done { .. }, KeeperAnswer::Problem { problem }] => {
+            assert_eq!(problem.code, ProblemCode::NotAllowed);
             assert!(problem.what.contains("inside of session `outer` may not"), "{problem:?}");
         }
         other => panic!("{other:?}"),
@@ -181,15 +191,15 @@ fn an_agent_that_ends_before_its_connection_is_accepted_releases_no_helper_of_a_
     let helper = lab.json(["helper", "show", "theirs", "--json"]);
     let id = helper["id"].as_str().expect("an id").to_owned();
     let keeper = u32::try_from(helper["keeper_pid"].as_u64().expect("a keeper")).expect("pids fit");
-    let keeper = Identity::of(keeper).expect("it runs");
+    let keeper = ProcessIdentity::of(keeper).expect("it runs");
     signal(&keeper, Signal::STOP);
     let said = part(&lab, "outer", "release", &format!("{id}/{other}"));
     signal(&keeper, Signal::CONT);
     assert_eq!(said, "gone");
     match answers_to(&lab.home().join("helpers").join(&id), 1).as_slice() {
-        [Answer::Problem { problem }] => {
-            assert_eq!(problem.code, Code::NotAllowed);
-            assert!(problem.what.contains("it cannot be told who asks"), "{problem:?}");
+        [KeeperAnswer::Problem { problem }] => {
+            assert_eq!(problem.code, ProblemCode::NotAllowed);
+            assert!(problem.what.contains("cannot identify the caller"), "{problem:?}");
         }
         other => panic!("{other:?}"),
     }
@@ -201,7 +211,7 @@ fn an_agent_that_ends_before_its_connection_is_accepted_releases_no_helper_of_a_
 }
 
 #[test]
-fn a_keeper_started_by_hand_gives_no_more_than_whoever_started_it_has() {
+fn a_keeper_started_by_hand_grants_no_more_than_its_starter_has() {
     let lab = lab();
     let outer = agent(&lab, "outer", &[]);
     assert_eq!(part(&lab, "outer", "forge", "admin"), "not-allowed");
@@ -210,25 +220,25 @@ fn a_keeper_started_by_hand_gives_no_more_than_whoever_started_it_has() {
     assert_eq!(lab.show(&id)["parent"], outer.as_str(), "by evidence, whatever was said");
 }
 
-/// What a gateway does for an agent at its local socket.
+/// Requests that a gateway makes for an agent at its local socket.
 #[test]
-fn what_is_asked_for_an_agent_is_looked_at_as_if_the_agent_asked() {
+fn requests_made_for_an_agent_are_judged_as_requests_of_the_agent() {
     let lab = lab();
     let outer = agent(&lab, "outer", &[]);
     let child = inside(&lab, "outer", "berth run -d --agent fake --name child").ok();
     let term = lab.start_with(&["--name", "term"], &["echo"]);
     let ask = |id: &str, request| {
-        let asker = Asker { place: "a gateway".into(), agent: Some(outer.clone()), also: vec![] };
-        word(Connection::open_for(&lab.session_dir(id), asker).expect("a keeper").ask(request))
+        let asker = ClaimedCaller { place: "a gateway".into(), agent: Some(outer.clone()), also: vec![] };
+        word(KeeperConnection::open_for(&lab.session_dir(id), asker).expect("a keeper").ask(request))
     };
-    assert_eq!(ask(&term, Request::Stop { grace_ms: 0 }), "not-allowed");
-    assert_eq!(ask(&outer, Request::Stop { grace_ms: 0 }), "not-allowed");
-    assert_eq!(ask(&term, Request::Status), "done");
-    assert_eq!(ask(child.trim(), Request::Stop { grace_ms: 0 }), "done");
+    assert_eq!(ask(&term, KeeperRequest::Stop { grace_ms: 0 }), "not-allowed");
+    assert_eq!(ask(&outer, KeeperRequest::Stop { grace_ms: 0 }), "not-allowed");
+    assert_eq!(ask(&term, KeeperRequest::Status), "done");
+    assert_eq!(ask(child.trim(), KeeperRequest::Stop { grace_ms: 0 }), "done");
 }
 
 /// Asks the gateway from inside of a session: the status, and the body.
-fn ask(lab: &Lab, method: &str, path: &str, body: &str) -> String {
+fn ask(lab: &TestEnvironment, method: &str, path: &str, body: &str) -> String {
     let asked = format!(
         "curl -sS -X {method} -H 'content-type: application/json' -d '{body}' -w ' %{{http_code}}' \
          --unix-socket $BERTH_HOME/gateway.sock http://localhost/v1{path}"
@@ -267,13 +277,13 @@ fn the_gateways_socket_tells_an_agent_from_a_person() {
     assert_eq!(lab.json(["token", "ls", "--json"]).as_array().map(Vec::len), Some(0));
     let said = ask(&lab, "POST", "/sessions/child/turns", "{\"text\":\"hello\"}");
     assert!(said.ends_with(" 202"), "{said}");
-    // A person at the same socket may.
+    // A user at the same socket may.
     gateway.post("/v1/sessions/other/turns", &serde_json::json!({"text": "hello"})).ok();
 }
 
-/// Whoever takes the mark of another session on may do what both allow, at every door.
+/// A process that takes on the mark of another session may do only what both sessions allow, at every door.
 #[test]
-fn the_mark_of_another_session_makes_nobody_its_agent() {
+fn the_mark_of_another_session_gives_no_rights_of_its_agent() {
     let lab = lab();
     let _gateway = lab.serve();
     let parent = agent(&lab, "parent", &[]);
@@ -286,18 +296,18 @@ fn the_mark_of_another_session_makes_nobody_its_agent() {
                 --unix-socket $BERTH_HOME/gateway.sock http://localhost/v1/sessions";
     let said = inside(&lab, "outer", &format!("{disguise} {curl}/kid/stop")).ok();
     assert!(said.ends_with(" 403") && said.contains("not-allowed"), "{said}");
-    // What is done without a keeper as well.
+    // Verbs that need no keeper are refused as well.
     let said = inside(&lab, "outer", &format!("{disguise} {curl}/over/archive")).ok();
     assert!(said.ends_with(" 403"), "{said}");
     assert_eq!(inside(&lab, "outer", &format!("{disguise} berth archive over")).code, 11);
     assert_eq!(inside(&lab, "outer", &format!("{disguise} berth stop kid")).code, 11);
     assert_eq!((&lab.show("kid")["state"], &lab.show("over")["state"]), (&"idle".into(), &"stopped".into()));
-    // Its own may, at the same doors.
+    // The parent's own agent may, at the same doors.
     assert!(inside(&lab, "parent", &format!("{curl}/kid/stop")).ok().ends_with(" 200"));
     inside(&lab, "parent", "berth archive over").ok();
 }
 
-/// Waiting for a turn brings a session back for who may resume it, and for nobody else.
+/// Waiting for a turn resumes a session only for an agent that may resume it.
 #[test]
 fn an_agent_that_waits_at_the_gateway_resumes_no_stranger() {
     let lab = lab();
@@ -312,8 +322,8 @@ fn an_agent_that_waits_at_the_gateway_resumes_no_stranger() {
     lab.kill_keeper(&other);
     let said = ask(&lab, "POST", "/sessions/other/wait", "{\"for\":\"done\",\"timeout_ms\":20000}");
     assert!(said.ends_with(" 409") && said.contains("\"code\":\"held\""), "{said}");
-    assert!(lab.show("other")["keeper_pid"].is_null(), "nobody was started");
-    // A person is who they always were.
+    assert!(lab.show("other")["keeper_pid"].is_null(), "no keeper was started");
+    // A user at the socket has all rights, as before.
     let waited = gateway.post("/v1/sessions/other/wait", &serde_json::json!({"for": "done"})).ok();
     assert_eq!(waited["turn"]["answer"], "ECHO: second", "{waited}");
 }

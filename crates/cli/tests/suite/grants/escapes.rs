@@ -1,12 +1,12 @@
-//! Processes that do everything not to be taken for what they are.
+//! Processes that do everything to hide that they belong to a session.
 
 use std::process::Command;
 
-use berth_harness::{Lab, wait_until};
+use berth_harness::{TestEnvironment, wait_until};
 
 use crate::grants::{BERTH, agent, file, inside, lab};
 
-/// Ways to run a command so that it carries less of where it comes from. `@` is the command.
+/// Ways to run a command so that it carries fewer marks of its origin. `@` is the command.
 const DISGUISES: [&str; 6] = [
     "env -i @",
     "setsid -w @",
@@ -18,8 +18,8 @@ const DISGUISES: [&str; 6] = [
     "env -i BERTH_SESSION= BERTH_RUN= BERTH_HOME=$HOMEDIR @",
 ];
 
-/// Tries to stop the session `other` in each disguise, and once from a process that nobody is above any more.
-fn try_all(lab: &Lab, other: &str) {
+/// Tries to stop the session `other` in each disguise, and once from a process that has lost all its ancestors.
+fn try_all(lab: &TestEnvironment, other: &str) {
     let stop = format!("env BERTH_HOME={} {BERTH} stop other", lab.home().display());
     for disguise in DISGUISES {
         let home = lab.home().display().to_string();
@@ -27,7 +27,7 @@ fn try_all(lab: &Lab, other: &str) {
         let heard = inside(lab, "outer", &command);
         assert_eq!(heard.code, 11, "{disguise}: {heard:?}");
     }
-    // A double fork: whoever started it is gone before it begins.
+    // A double fork: the process that started it is gone before it begins.
     let told = file(lab, "told");
     let _ = std::fs::remove_file(&told);
     let late = format!(
@@ -39,13 +39,13 @@ fn try_all(lab: &Lab, other: &str) {
     let fork = format!("sh -c 'env -i setsid sh {} $$ >/dev/null 2>&1 </dev/null &'", script.display());
     inside(lab, "outer", &fork).ok();
     wait_until("it to have tried", || told.exists());
-    let text = std::fs::read_to_string(told.with_extension("text")).expect("what it was told");
+    let text = std::fs::read_to_string(told.with_extension("text")).expect("the answer it got");
     assert_eq!(std::fs::read_to_string(&told).expect("a code").trim(), "11", "{text}");
     assert_ne!(lab.show("other")["state"], "stopped");
 }
 
 #[test]
-fn whoever_hides_where_they_come_from_is_inside_all_the_same() {
+fn a_process_that_hides_where_it_comes_from_counts_as_inside() {
     let lab = lab();
     agent(&lab, "outer", &[]);
     let other = agent(&lab, "other", &[]);
@@ -53,7 +53,7 @@ fn whoever_hides_where_they_come_from_is_inside_all_the_same() {
 }
 
 /// Starts the session `outer` with the agent where there are no control groups; `false` if that cannot be done here.
-fn outer_without_groups(lab: &Lab) -> bool {
+fn outer_without_groups(lab: &TestEnvironment) -> bool {
     let can = Command::new("unshare").args(["--mount", "true"]).output();
     if !can.is_ok_and(|output| output.status.success()) {
         eprintln!("SKIPPED: this needs root and unshare (util-linux)");
@@ -83,7 +83,8 @@ fn without_control_groups_they_are_inside_as_well() {
     }
 }
 
-/// Ways to damage what ties a run to its session, and to undo that: `$DIR` is the directory of the session.
+/// Ways to damage the evidence that ties a run to its session, and to undo that: `$DIR` is the
+/// directory of the session.
 const DAMAGES: [(&str, &str); 7] = [
     ("cp lease kept; : >lease", "cat kept >lease"),
     ("cp lease kept; echo pid=1 start=1 boot=x epoch=1 >lease", "cat kept >lease"),
@@ -95,7 +96,7 @@ const DAMAGES: [(&str, &str); 7] = [
 ];
 
 /// Tries to stop the session `other` with each piece of evidence damaged, from a process that carries nothing.
-fn try_damaged(lab: &Lab) {
+fn try_damaged(lab: &TestEnvironment) {
     let outer = lab.show("outer")["id"].as_str().expect("an id").to_owned();
     let (dir, home) = (lab.session_dir(&outer).display().to_string(), lab.home().display().to_string());
     let script = file(lab, "nothing-carried.sh");
@@ -118,7 +119,7 @@ fn try_damaged(lab: &Lab) {
 }
 
 #[test]
-fn an_agent_that_damages_the_evidence_against_it_is_no_outsider() {
+fn an_agent_that_damages_the_evidence_against_it_counts_as_inside() {
     let lab = lab();
     agent(&lab, "outer", &[]);
     agent(&lab, "other", &[]);
@@ -126,7 +127,7 @@ fn an_agent_that_damages_the_evidence_against_it_is_no_outsider() {
 }
 
 #[test]
-fn an_agent_that_damages_the_evidence_is_no_outsider_without_control_groups() {
+fn an_agent_that_damages_the_evidence_counts_as_inside_without_control_groups() {
     let lab = lab();
     if outer_without_groups(&lab) {
         agent(&lab, "other", &[]);
@@ -148,12 +149,12 @@ fn a_session_of_another_state_directory_is_no_way_out() {
     let run = format!("env BERTH_HOME={} berth run -d -- sh {}", aside.display(), script.display());
     inside(&lab, "outer", &run).ok();
     wait_until("it to have tried", || told.exists());
-    let text = std::fs::read_to_string(told.with_extension("text")).expect("what it was told");
+    let text = std::fs::read_to_string(told.with_extension("text")).expect("the answer it got");
     assert_eq!(std::fs::read_to_string(&told).expect("a code").trim(), "11", "{text}");
     assert_ne!(lab.show("other")["state"], "stopped");
 }
 
-/// A group of its own below the run's is still the run's.
+/// A group that the agent makes below the run's group still belongs to the run.
 #[test]
 fn a_control_group_below_the_runs_is_the_runs() {
     let lab = lab();
@@ -173,7 +174,7 @@ fn a_control_group_below_the_runs_is_the_runs() {
     assert_eq!(heard.code, 11, "{heard:?}");
 }
 
-/// A variable that outlived its run, as one does that a session manager was told, ties nobody to anything.
+/// A variable that outlived its run (a session manager may have taken it over) ties no process to that run.
 #[test]
 fn the_mark_of_a_run_that_is_over_counts_for_nothing() {
     let lab = lab();
@@ -189,14 +190,14 @@ fn the_mark_of_a_run_that_is_over_counts_for_nothing() {
     assert_eq!(stop("other"), Some(0));
 }
 
-/// In a pid namespace of their own they have numbers that mean others in `/proc`, or see nobody above them.
+/// In a pid namespace of their own, processes have numbers that mean others in `/proc`, or see no ancestors.
 #[test]
-fn who_has_process_numbers_of_their_own_is_not_taken_for_a_person() {
+fn a_process_with_pids_of_its_own_namespace_is_not_taken_for_a_person() {
     let lab = lab();
     agent(&lab, "outer", &[]);
     agent(&lab, "other", &[]);
     let mut tried = 0;
-    // A user namespace as well only where it takes one: nobody outside can look at what begins one.
+    // A user namespace as well only where it takes one: no process outside can look at what begins one.
     let alone = if rustix::process::geteuid().is_root() { "unshare -pf" } else { "unshare -Urpf" };
     for how in ["", "env -i", "--mount-proc"] {
         let unshare = format!("{alone} {how}");

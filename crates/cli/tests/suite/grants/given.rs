@@ -1,4 +1,4 @@
-//! Grants: what each adds, who gives them, and that nobody inherits one.
+//! Grants: the rights each adds, who gives them, and that no child inherits one.
 
 use crate::grants::{agent, inside, lab, wait_asks};
 
@@ -26,16 +26,16 @@ fn each_grant_goes_as_far_as_it_says() {
     assert!(said.contains("--grant admin"), "{said}");
     inside(&lab, "master", "berth purge term --yes").ok();
     assert_eq!(lab.berth(["show", "term"]).code, 3);
-    // It may end itself: it was given that.
+    // The session may end itself: it was given that right.
     lab.ok(["send", "decider", &format!("sh:{} stop decider", crate::grants::BERTH)]);
-    // One that takes its time to leave is ended, and has that code.
+    // A session that takes its time to leave is ended, and has that code.
     let waited = lab.berth(["wait", "decider", "--for", "exit", "--timeout", "60s"]);
     assert!(matches!(waited.code, 0 | 143), "{waited:?}");
     assert_eq!(lab.show("decider")["state"], "stopped");
 }
 
 #[test]
-fn a_grant_is_shown_kept_over_runs_and_inherited_by_nobody() {
+fn a_grant_is_shown_kept_over_runs_and_not_inherited() {
     let lab = lab();
     agent(&lab, "outer", &["--grant", "control"]);
     agent(&lab, "other", &[]);
@@ -44,8 +44,8 @@ fn a_grant_is_shown_kept_over_runs_and_inherited_by_nobody() {
     let shown = lab.ok(["show", "outer"]);
     assert!(shown.contains("grant      control"), "{shown}");
     let why = lab.ok(["why", "outer"]);
-    assert!(why.contains("control: what is inside may end and answer any session"), "{why}");
-    // What it starts has nothing unless it says so, and then at most what it has itself.
+    assert!(why.contains("control: processes inside may end and answer any session"), "{why}");
+    // A session that it starts has no grant unless the command asks for one, and then at most its own.
     inside(&lab, "outer", "berth run -d --agent fake --name child").ok();
     assert_eq!(lab.show("child")["grant"], "none");
     inside(&lab, "child", "berth stop other").refused("child");
@@ -60,7 +60,7 @@ fn a_grant_is_shown_kept_over_runs_and_inherited_by_nobody() {
 }
 
 #[test]
-fn a_grant_that_is_only_in_the_short_cut_is_none() {
+fn a_grant_that_is_only_in_the_status_cache_is_none() {
     let lab = lab();
     let outer = agent(&lab, "outer", &[]);
     agent(&lab, "other", &[]);

@@ -15,34 +15,34 @@ mod stdio;
 
 use std::path::PathBuf;
 
-use berth_harness::{Lab, wait_until};
+use berth_harness::{TestEnvironment, wait_until};
 
 const BERTH: &str = env!("CARGO_BIN_EXE_berth");
 
 /// A lab whose config file has the agent `fake`, with a store for its transcripts.
-fn lab() -> Lab {
-    Lab::with_agent(BERTH)
+fn lab() -> TestEnvironment {
+    TestEnvironment::with_agent(BERTH)
 }
 
 /// Starts the agent in a session of this name; the id.
-fn agent(lab: &Lab, name: &str, options: &[&str]) -> String {
+fn agent(lab: &TestEnvironment, name: &str, options: &[&str]) -> String {
     lab.ok([&["run", "-d", "--agent", "fake", "--name", name], options].concat())
 }
 
-/// What a command printed, errors and all, and how it ended.
+/// The output of a command, errors and all, and how it ended.
 #[derive(Debug)]
-struct Heard {
+struct CombinedOutput {
     code: i32,
     text: String,
 }
 
-impl Heard {
+impl CombinedOutput {
     fn ok(self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
         self.text
     }
 
-    /// It was refused for who asked, and says so with what to do about it.
+    /// Asserts that the caller was refused, with a hint what to do about it.
     fn refused(self, inside: &str) -> String {
         assert_eq!(self.code, 11, "{self:?}");
         assert!(self.text.contains(&format!("inside of session `{inside}` may not ")), "{self:?}");
@@ -52,7 +52,7 @@ impl Heard {
 }
 
 /// Runs a shell command as a tool of the agent in this session; `berth` in it is the one under test.
-fn inside(lab: &Lab, session: &str, command: &str) -> Heard {
+fn inside(lab: &TestEnvironment, session: &str, command: &str) -> CombinedOutput {
     let bin = std::path::Path::new(BERTH).parent().expect("a directory").display();
     let said = lab.berth(["send", "--wait", session, &format!("sh:PATH={bin}:$PATH; {{ {command}; }} 2>&1")]);
     assert_eq!(said.code, 0, "the turn itself: {said:?}");
@@ -63,16 +63,16 @@ fn inside(lab: &Lab, session: &str, command: &str) -> Heard {
         }
         _ => (text.to_owned(), 0),
     };
-    Heard { code, text }
+    CombinedOutput { code, text }
 }
 
 /// Waits until a session asks something.
-fn wait_asks(lab: &Lab, session: &str) {
+fn wait_asks(lab: &TestEnvironment, session: &str) {
     let asked = || lab.show(session)["turns"]["asks"].as_array().is_some_and(|asks| asks.len() == 1);
     wait_until("it to ask", asked);
 }
 
-/// A file that something inside waits for, or makes.
-fn file(lab: &Lab, name: &str) -> PathBuf {
+/// A file that a process inside waits for, or makes.
+fn file(lab: &TestEnvironment, name: &str) -> PathBuf {
     lab.dir().join(name)
 }

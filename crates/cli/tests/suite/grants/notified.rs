@@ -1,15 +1,15 @@
-//! What is run because of an event: a notifier is of no run, and no way out of one.
+//! Commands that run because of an event: a notifier belongs to no run, and must not be a way out of one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use berth_harness::{Lab, wait_until};
+use berth_harness::{TestEnvironment, wait_until};
 
 use crate::grants::{BERTH, agent, file, inside, lab};
 
-/// A program that tries to stop the session `other`, hidden as well as it can be, and says what came of it.
-fn stopper(lab: &Lab) -> (PathBuf, PathBuf) {
+/// A program that tries to stop the session `other`, hidden as well as it can be, and writes down the outcome.
+fn stopper(lab: &TestEnvironment) -> (PathBuf, PathBuf) {
     let (script, told) = (file(lab, "stopper"), file(lab, "told"));
     let text = format!(
         "#!/bin/sh\nenv -i BERTH_HOME={} {BERTH} stop other >{1}.text 2>&1\necho $? >{1}.part\nmv {1}.part {1}\n",
@@ -26,17 +26,17 @@ fn telling(script: &PathBuf) -> String {
     format!("[notify]\non = [\"finished\", \"failed\"]\ncommand = [{script:?}]\n")
 }
 
-/// It was refused as what is inside of this session.
-fn was_refused(lab: &Lab, told: &PathBuf, session: &str) {
+/// Asserts that the notifier was refused as a process inside of this session.
+fn was_refused(lab: &TestEnvironment, told: &PathBuf, session: &str) {
     wait_until("it to have tried", || told.exists());
-    let text = fs::read_to_string(told.with_extension("text")).expect("what it was told");
+    let text = fs::read_to_string(told.with_extension("text")).expect("the answer it got");
     assert_eq!(fs::read_to_string(told).expect("a code").trim(), "11", "{text}");
     assert!(text.contains(&format!("inside of session `{session}`")), "{text}");
     assert_ne!(lab.show("other")["state"], "stopped");
 }
 
 #[test]
-fn what_a_notifier_runs_is_inside_of_the_session_it_tells_of() {
+fn a_command_of_a_notifier_counts_as_inside_of_the_session_it_tells_of() {
     let lab = lab();
     let (script, told) = stopper(&lab);
     agent(&lab, "other", &[]);
@@ -48,7 +48,7 @@ fn what_a_notifier_runs_is_inside_of_the_session_it_tells_of() {
 }
 
 #[test]
-fn what_a_session_was_granted_its_notifications_have_too() {
+fn notifications_of_a_session_have_the_grant_of_the_session() {
     let lab = lab();
     let (script, told) = stopper(&lab);
     agent(&lab, "other", &[]);
@@ -61,7 +61,7 @@ fn what_a_session_was_granted_its_notifications_have_too() {
     assert_eq!(lab.show("other")["state"], "stopped");
 }
 
-/// An agent can name a config file of its own to what it starts, and have its events run whatever it likes.
+/// An agent can name a config file of its own to a session it starts, and so choose the commands of its events.
 #[test]
 fn a_config_file_of_an_agents_own_is_no_way_out() {
     let lab = lab();

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-use berth_harness::Lab;
+use berth_harness::TestEnvironment;
 
 use crate::grants::{BERTH, agent, inside};
 
@@ -12,8 +12,8 @@ use crate::grants::{BERTH, agent, inside};
 const OTHER_ACCOUNT: u32 = 54_321;
 
 /// A lab whose agent `walled` runs as another account, as docs/grants.md says.
-fn lab_with_a_wall() -> Lab {
-    let lab = Lab::with_agent(BERTH);
+fn lab_with_a_wall() -> TestEnvironment {
+    let lab = TestEnvironment::with_agent(BERTH);
     fs::set_permissions(lab.dir(), Permissions::from_mode(0o755)).expect("our own directory");
     for dir in ["work", "store-walled"] {
         let dir = lab.dir().join(dir);

@@ -1,4 +1,4 @@
-//! What is refused to an agent without a grant, and that nothing happened.
+//! Commands that are refused to an agent without a grant, and that they change nothing.
 
 use berth_harness::wait_until;
 
@@ -81,7 +81,7 @@ fn an_agent_commands_neither_strangers_nor_its_own_session() {
             assert_eq!(before[field], after[field], "{field} of {}", before["name"]);
         }
     }
-    assert_eq!(after[1]["turns"]["asks"], before[1]["turns"]["asks"], "nobody answered");
+    assert_eq!(after[1]["turns"]["asks"], before[1]["turns"]["asks"], "the question was not answered");
     assert!(lab.output(&term).is_empty(), "nothing was typed");
     assert_eq!(
         lab.json(["ls", "--all", "--json"]).as_array().expect("a list").len(),
@@ -90,14 +90,14 @@ fn an_agent_commands_neither_strangers_nor_its_own_session() {
     );
     assert_eq!(lab.json(["helper", "show", "served", "--json"])["state"], "running");
     assert!(lab.berth(["helper", "show", "another"]).code != 0);
-    // The same person outside of it may.
+    // Outside of the session, the user may.
     lab.ok(["answer", "other", "deny"]);
     lab.ok(["stop", "other"]);
     assert_eq!(lab.show(&outer)["state"], "idle");
 }
 
 #[test]
-fn nobody_approves_for_themselves_or_for_what_they_started() {
+fn an_agent_approves_no_request_of_its_own_or_of_its_children() {
     let lab = lab();
     agent(&lab, "outer", &[]);
     inside(&lab, "outer", "berth run -d --agent fake --name child").ok();
@@ -107,7 +107,7 @@ fn nobody_approves_for_themselves_or_for_what_they_started() {
     assert!(said.contains("cannot approve its own requests"), "{said}");
     assert_eq!(lab.show("child")["state"], "needs-you");
 
-    // Its own: something it left running answers while it asks.
+    // The agent's own request: a process that it left running answers while the agent asks.
     let (go, told) = (file(&lab, "go"), file(&lab, "told"));
     let (go, told) = (go.display(), told.display());
     let wait = format!("until [ -e {go} ]; do sleep 0.02; done");
@@ -118,7 +118,7 @@ fn nobody_approves_for_themselves_or_for_what_they_started() {
     wait_asks(&lab, "outer");
     std::fs::write(file(&lab, "go"), "").expect("a file");
     wait_until("it to have tried", || file(&lab, "told").exists());
-    let text = std::fs::read_to_string(file(&lab, "told.text")).expect("what it was told");
+    let text = std::fs::read_to_string(file(&lab, "told.text")).expect("the answer it got");
     assert_eq!(std::fs::read_to_string(file(&lab, "told")).expect("a code").trim(), "11", "{text}");
     assert!(text.contains("may not answer what session `outer` asks"), "{text}");
     assert_eq!(lab.show("outer")["state"], "needs-you");
@@ -126,7 +126,7 @@ fn nobody_approves_for_themselves_or_for_what_they_started() {
     lab.ok(["wait", "outer", "--for", "idle", "--timeout", "60s"]);
     let turns = lab.json(["turns", "outer", "--json"]);
     let last = turns.as_array().and_then(|turns| turns.last()).expect("a turn");
-    assert_eq!(last["answer"], "Bash: reject\n", "what a person said, and nothing else");
+    assert_eq!(last["answer"], "Bash: reject\n", "the answer of a user, and no other");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn keys_into_an_agents_own_interface_are_answers() {
 }
 
 #[test]
-fn what_runs_in_a_helper_is_inside_as_well() {
+fn a_process_of_a_helper_counts_as_inside() {
     let lab = lab();
     agent(&lab, "outer", &[]);
     let told = file(&lab, "told");
@@ -161,7 +161,7 @@ fn what_runs_in_a_helper_is_inside_as_well() {
     .expect("a script");
     inside(&lab, "outer", &format!("berth helper ensure proxy -- sh {}", script.display())).ok();
     wait_until("it to have tried", || told.exists());
-    let text = std::fs::read_to_string(told.with_extension("text")).expect("what it was told");
+    let text = std::fs::read_to_string(told.with_extension("text")).expect("the answer it got");
     assert_eq!(std::fs::read_to_string(&told).expect("a code").trim(), "11", "{text}");
     assert_eq!(lab.show("outer")["state"], "idle");
 }

@@ -1,13 +1,13 @@
 //! The doors on standard input and output: `berth mcp` and `berth acp`, started as a tool of an agent.
 
-use berth_harness::Lab;
+use berth_harness::TestEnvironment;
 use serde_json::{Value, json};
 
 use crate::grants::{agent, file, inside, lab};
 
-/// Says these lines to a command inside of the session `outer`, each when the one before it is answered, and hears its
-/// answers.
-pub(crate) fn said(lab: &Lab, command: &str, lines: &[Value]) -> Vec<Value> {
+/// Says these lines to a command inside of the session `outer`, each when the one before it is answered,
+/// and hears its answers.
+pub(crate) fn said(lab: &TestEnvironment, command: &str, lines: &[Value]) -> Vec<Value> {
     let heard = file(lab, "heard");
     std::fs::write(&heard, "").expect("a file");
     let heard = heard.display();
@@ -34,7 +34,7 @@ pub(crate) fn answer(heard: &[Value], id: u64) -> &Value {
 }
 
 #[test]
-fn an_agent_that_uses_mcp_may_what_its_grant_says() {
+fn an_agent_that_uses_mcp_has_the_rights_of_its_grant() {
     let lab = lab();
     agent(&lab, "outer", &[]);
     agent(&lab, "other", &[]);
@@ -65,7 +65,7 @@ fn an_agent_that_uses_mcp_may_what_its_grant_says() {
 }
 
 #[test]
-fn an_agent_that_is_an_editor_may_what_its_grant_says() {
+fn an_agent_that_is_an_editor_has_the_rights_of_its_grant() {
     let lab = lab();
     agent(&lab, "outer", &[]);
     let other = agent(&lab, "other", &[]);

@@ -1,14 +1,14 @@
-//! What cannot be: said clearly, with the right exit code, and nothing is touched.
+//! Input that is not valid: refused with a clear reason and the right exit code, and nothing is touched.
 
 use std::os::unix::fs::chown;
 use std::process::{Command, Stdio};
 
-use berth_harness::{Lab, Said, said};
+use berth_harness::{CommandOutput, TestEnvironment, said};
 
 use crate::helpers::{dir, ensure, ensured, is_alive, lab, owner, owners, process, shown, text};
 
-/// It failed in this way, said these things, and printed nothing a script could take for an answer.
-fn refused(said: &Said, code: i32, says: &[&str]) {
+/// Asserts this exit code and these words, and that nothing was printed that a script could take for an answer.
+fn refused(said: &CommandOutput, code: i32, says: &[&str]) {
     assert_eq!((said.code, said.out.as_str()), (code, ""), "{said:?}");
     for words in says {
         assert!(said.err.contains(words), "it does not say {words:?}: {said:?}");
@@ -99,7 +99,7 @@ fn a_name_that_could_mean_many_is_asked_for_by_id() {
     }
     let said = lab.berth(["helper", "release", "web", "--owner", &session]);
     refused(&said, 3, &["2 helpers", &ids[0], &ids[1]]);
-    // Where one of them is at home, that one is meant.
+    // In the directory of one of the helpers, the name means that one.
     let stop = lab.command(["helper", "stop", "web"]).current_dir(dir(&lab, "one")).output();
     assert!(stop.is_ok_and(|stop| stop.status.success()));
     assert_eq!(
@@ -109,7 +109,7 @@ fn a_name_that_could_mean_many_is_asked_for_by_id() {
     lab.ok(["helper", "release", "web", "--owner", &session]);
 }
 
-fn as_nobody(lab: &Lab, args: &[&str]) -> Said {
+fn as_nobody(lab: &TestEnvironment, args: &[&str]) -> CommandOutput {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_berth")]);
     said(command.args(args).env("BERTH_HOME", lab.home()).stdin(Stdio::null()).output().expect("setpriv"))
@@ -132,7 +132,7 @@ fn an_owner_of_another_user() {
     let said = ensure(&lab, &place, "new", &theirs, &[], &["hang"]);
     refused(&said, 1, &["belongs to another account (uid 65534)"]);
     chown(lab.session_dir(&theirs), Some(0), None).expect("root may do that");
-    // And nobody else gets at ours.
+    // Another user does not get at our helpers.
     for args in
         [&["helper", "stop", "web"][..], &["helper", "release", "web", "--owner", &mine], &["helper", "ls"]]
     {
@@ -143,7 +143,7 @@ fn an_owner_of_another_user() {
     assert_eq!((owners(&now), &now["state"]), (vec![mine], &"running".into()));
 }
 
-/// What is said of a helper says so, and names commands that know it.
+/// Messages about a helper call it a helper, and name commands that know it.
 #[test]
 fn a_helper_is_not_called_a_session() {
     let lab = lab();
@@ -153,12 +153,13 @@ fn a_helper_is_not_called_a_session() {
     }
     let place = dir(&lab, "place");
     let id = text(&ensured(&lab, &place, "web", &owner(&lab), &[], &["hang"]), "id");
-    let mut keeper = berth_api::Connection::open(&lab.home().join("helpers").join(&id), "a test".into())
-        .expect("a keeper");
-    let resume = berth_api::message::Request::Resume {
-        size: berth_api::message::Size::default(),
+    let mut keeper =
+        berth_api::KeeperConnection::open(&lab.home().join("helpers").join(&id), "a test".into())
+            .expect("a keeper");
+    let resume = berth_api::message::KeeperRequest::Resume {
+        size: berth_api::message::WindowSize::default(),
         fresh: false,
-        take: berth_api::message::Take::Nobody,
+        take: berth_api::message::WriterTakeover::Nobody,
         restore: false,
         interface: None,
     };

@@ -1,17 +1,19 @@
-//! How helpers end: with their last owner, however it goes, and in bounded time.
+//! Ends of helpers: with their last owner, however it goes, and in bounded time.
 
 use std::time::{Duration, Instant};
 
 use berth_harness::{said, signal, wait_gone, wait_until};
 use rustix::process::Signal;
 
-use crate::helpers::{Bystander, dir, ensured, events, is_alive, lab, owner, owners, process, shown, text};
+use crate::helpers::{
+    HelperLookalike, dir, ensured, events, is_alive, lab, owner, owners, process, shown, text,
+};
 
 #[test]
 fn d8_an_owner_that_is_killed_without_a_word_is_noticed_at_once() {
     let lab = lab();
     let place = dir(&lab, "place");
-    let _bystander = Bystander::new(&lab, &place, &["hang"]);
+    let _bystander = HelperLookalike::new(&lab, &place, &["hang"]);
     let mut slowest = Duration::ZERO;
     for _ in 0..10 {
         let session = owner(&lab);
@@ -19,7 +21,7 @@ fn d8_an_owner_that_is_killed_without_a_word_is_noticed_at_once() {
         let (keeper, running) = (lab.process(&session, "keeper_pid"), process(&helper, "pid"));
         let killed_at = Instant::now();
         signal(&keeper, Signal::KILL);
-        // Nobody asks for anything: the kernel tells the helper's keeper.
+        // There is no further command: the kernel tells the helper's keeper.
         wait_gone(&running);
         slowest = slowest.max(killed_at.elapsed());
     }
@@ -40,25 +42,25 @@ fn d8_one_of_two_owners_that_is_killed_is_out_and_the_helper_stays() {
     assert!(is_alive(&process(&helper, "pid")));
 }
 
-/// An owner that says nothing for long is one that works.
+/// An owner that says nothing for long may be at work.
 #[test]
-fn d9_a_helper_lingers_when_nobody_owns_it_and_never_ends_while_somebody_does() {
+fn d9_a_helper_lingers_without_owners_and_never_ends_while_it_has_one() {
     let lab = lab();
     let place = dir(&lab, "place");
     let (silent, leaver) = (owner(&lab), owner(&lab));
-    // One that lingers for longer than anything takes here.
+    // This helper lingers for longer than anything takes here.
     let long = ["--idle", "1h"];
     let patient = ensured(&lab, &place, "patient", &leaver, &long, &["hang"]);
     let patient_id = text(&patient, "id");
     for _ in 0..5 {
         lab.ok(["helper", "release", &patient_id, "--owner", &leaver]);
         assert_eq!(shown(&lab, &patient_id)["helper"]["lingers"], true);
-        // In time: it is the same one, and nobody stops it any more.
+        // In time: the helper is the same one, and is no longer stopped.
         assert_eq!(ensured(&lab, &place, "patient", &leaver, &long, &["hang"])["pid"], patient["pid"]);
         assert_eq!(shown(&lab, &patient_id)["helper"]["lingers"], false);
     }
     lab.ok(["helper", "stop", &patient_id]);
-    // And two whose time is short.
+    // Two helpers whose time is short.
     let idle = ["--idle", "300ms"];
     let used = ensured(&lab, &place, "used", &silent, &idle, &["hang"]);
     let idle_one = ensured(&lab, &place, "idle", &leaver, &idle, &["hang"]);
@@ -72,11 +74,11 @@ fn d9_a_helper_lingers_when_nobody_owns_it_and_never_ends_while_somebody_does() 
     let stopped = events(&lab, &id, "stop_requested")[0].clone();
     let lingered = stopped["at_ms"].as_u64().zip(left["at_ms"].as_u64()).map(|(end, begin)| end - begin);
     assert!(lingered.is_some_and(|ms| ms >= 299), "it lingered for {lingered:?} ms");
-    // The other one had the same time, and an owner that said nothing.
+    // The other helper had the same idle time, and an owner that said nothing.
     assert!(is_alive(&process(&used, "pid")));
     assert_eq!(events(&lab, &used_id, "stop_requested"), Vec::<serde_json::Value>::new());
     let listed = lab.json(["helper", "ls", "--json"]);
-    assert_eq!(listed.as_array().map(Vec::len), Some(1), "what is over is not listed: {listed}");
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "a helper that is over is not listed: {listed}");
 }
 
 #[test]
@@ -86,9 +88,9 @@ fn d10_a_helper_that_does_not_want_to_end_holds_up_neither_the_hook_nor_the_next
     let session = owner(&lab);
     let deaf = ["ignore:TERM,HUP,INT", "child", "[", "ignore:TERM,HUP,INT", "hang", "]", "say:deaf", "hang"];
     let helper = ensured(&lab, &place, "broker", &session, &["--ready", "line:deaf"], &deaf);
-    let _bystander = Bystander::new(&lab, &place, &["ignore:TERM,HUP,INT", "say:deaf", "hang"]);
+    let _bystander = HelperLookalike::new(&lab, &place, &["ignore:TERM,HUP,INT", "say:deaf", "hang"]);
     let (running, id) = (process(&helper, "pid"), text(&helper, "id"));
-    // As an end hook would be run.
+    // The command is run as an end hook would run it.
     let began_at = Instant::now();
     let mut hook = std::process::Command::new("timeout");
     let berth = lab.command(["helper", "release", "broker", "--owner", &session]);
@@ -98,7 +100,7 @@ fn d10_a_helper_that_does_not_want_to_end_holds_up_neither_the_hook_nor_the_next
     assert_eq!(said.out, "", "no stray words");
     println!("the hook took {:?}", began_at.elapsed());
     assert!(is_alive(&running), "it is deaf, and has its grace");
-    // Whoever wants it now waits for the end of this one and gets the next.
+    // The next owner waits for the end of this helper and gets the next one.
     let next = ensured(&lab, &place, "broker", &session, &[], &deaf);
     assert_eq!(next["epoch"], 2);
     assert!(!is_alive(&running) && is_alive(&process(&next, "pid")));
@@ -114,7 +116,7 @@ fn d10_a_keeper_that_stands_still_does_not_hold_up_the_hook() {
     let place = dir(&lab, "place");
     let session = owner(&lab);
     let helper = ensured(&lab, &place, "broker", &session, &[], &["hang"]);
-    let _bystander = Bystander::new(&lab, &place, &["hang"]);
+    let _bystander = HelperLookalike::new(&lab, &place, &["hang"]);
     let (running, keeper) = (process(&helper, "pid"), process(&helper, "keeper_pid"));
     let release = ["helper", "release", &text(&helper, "id"), "--owner", &session];
     signal(&keeper, Signal::STOP);
@@ -130,13 +132,13 @@ fn d10_a_keeper_that_stands_still_does_not_hold_up_the_hook() {
 }
 
 #[test]
-fn stopping_by_order_ends_it_whoever_owns_it_and_they_may_ask_again() {
+fn stopping_a_helper_by_order_ends_it_despite_its_owners_and_they_may_ensure_it_again() {
     let lab = lab();
     let place = dir(&lab, "place");
     let (one, two) = (owner(&lab), owner(&lab));
     let helper = ensured(&lab, &place, "broker", &one, &[], &["hang"]);
     ensured(&lab, &place, "broker", &two, &[], &["hang"]);
-    let _bystander = Bystander::new(&lab, &place, &["hang"]);
+    let _bystander = HelperLookalike::new(&lab, &place, &["hang"]);
     let id = text(&helper, "id");
     let stopped = lab.json(["helper", "stop", "--json", &id]);
     assert!(!is_alive(&process_or_gone(&helper)), "proven over when the command returns");
@@ -146,11 +148,11 @@ fn stopping_by_order_ends_it_whoever_owns_it_and_they_may_ask_again() {
     assert_eq!((owners(&next), &next["epoch"]), (vec![two], &2.into()));
 }
 
-/// The identity a status names, of one that may be gone by now.
-fn process_or_gone(status: &serde_json::Value) -> berth_host::identity::Identity {
+/// The identity that a status names, of a process that may be gone by now.
+fn process_or_gone(status: &serde_json::Value) -> berth_host::identity::ProcessIdentity {
     let pid = u32::try_from(status["pid"].as_u64().expect("a pid")).expect("a pid");
-    let me = berth_host::identity::Identity::me().expect("this test");
-    berth_host::identity::Identity::of(pid).unwrap_or(berth_host::identity::Identity {
+    let me = berth_host::identity::ProcessIdentity::me().expect("this test");
+    berth_host::identity::ProcessIdentity::of(pid).unwrap_or(berth_host::identity::ProcessIdentity {
         pid,
         start_ticks: 0,
         ..me
@@ -163,7 +165,7 @@ fn a_helper_that_crashes_is_over_and_the_next_one_is_asked_for() {
     let place = dir(&lab, "place");
     let (one, two) = (owner(&lab), owner(&lab));
     let helper = ensured(&lab, &place, "broker", &one, &[], &["hang"]);
-    let _bystander = Bystander::new(&lab, &place, &["hang"]);
+    let _bystander = HelperLookalike::new(&lab, &place, &["hang"]);
     let id = text(&helper, "id");
     signal(&process(&helper, "pid"), Signal::KILL);
     wait_until("its end to be recorded", || shown(&lab, &id)["state"] == "stopped");
@@ -173,13 +175,13 @@ fn a_helper_that_crashes_is_over_and_the_next_one_is_asked_for() {
 }
 
 #[test]
-fn what_is_left_of_a_helper_whose_keeper_was_killed_is_ended_before_the_next_one() {
+fn leftovers_of_a_helper_whose_keeper_was_killed_are_ended_before_the_next_one() {
     let lab = lab();
     let place = dir(&lab, "place");
     let session = owner(&lab);
     let script = ["ignore:TERM,HUP", "say:deaf", "hang"];
     let ready = ["--ready", "line:deaf"];
-    let _bystander = Bystander::new(&lab, &place, &script);
+    let _bystander = HelperLookalike::new(&lab, &place, &script);
     for (round, next) in ["ensure", "release", "ls", "show", "stop"].into_iter().enumerate() {
         let helper = ensured(&lab, &place, "broker", &session, &ready, &script);
         let (running, keeper) = (process(&helper, "pid"), process(&helper, "keeper_pid"));

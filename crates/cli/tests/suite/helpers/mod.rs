@@ -13,34 +13,41 @@ mod restart;
 mod sharing;
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use berth_core::SessionId;
-use berth_harness::{Lab, Said, said};
-use berth_host::identity::Identity;
-use berth_store::Home;
+use berth_harness::{CommandOutput, ProcessKillGuard, TestEnvironment, said};
+use berth_host::identity::ProcessIdentity;
+use berth_store::StateDir;
 use serde_json::Value;
 
 use crate::common::is_alive;
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// A session that does nothing but own helpers.
-fn owner(lab: &Lab) -> String {
+fn owner(lab: &TestEnvironment) -> String {
     lab.start(&["hang"])
 }
 
 /// A directory in the lab.
-fn dir(lab: &Lab, name: &str) -> PathBuf {
+fn dir(lab: &TestEnvironment, name: &str) -> PathBuf {
     let dir = lab.dir().join(name);
     std::fs::create_dir_all(&dir).expect("a directory");
     dir.canonicalize().expect("it is there")
 }
 
 /// `berth helper ensure` in a directory, not yet started.
-fn ensuring(lab: &Lab, dir: &Path, name: &str, owner: &str, options: &[&str], script: &[&str]) -> Command {
+fn ensuring(
+    lab: &TestEnvironment,
+    dir: &Path,
+    name: &str,
+    owner: &str,
+    options: &[&str],
+    script: &[&str],
+) -> Command {
     let agent = lab.agent();
     let mut args = vec!["helper", "ensure", name, "--owner", owner];
     args.extend(options);
@@ -51,21 +58,35 @@ fn ensuring(lab: &Lab, dir: &Path, name: &str, owner: &str, options: &[&str], sc
     command
 }
 
-/// The same, to its end.
-fn ensure(lab: &Lab, dir: &Path, name: &str, owner: &str, options: &[&str], script: &[&str]) -> Said {
+/// Runs [`ensuring`] to its end.
+fn ensure(
+    lab: &TestEnvironment,
+    dir: &Path,
+    name: &str,
+    owner: &str,
+    options: &[&str],
+    script: &[&str],
+) -> CommandOutput {
     said(ensuring(lab, dir, name, owner, options, script).output().expect("berth can be started"))
 }
 
-/// The same, which must succeed: what it knows about the helper.
-fn ensured(lab: &Lab, dir: &Path, name: &str, owner: &str, options: &[&str], script: &[&str]) -> Value {
+/// Runs [`ensure`], which must succeed; returns the status of the helper.
+fn ensured(
+    lab: &TestEnvironment,
+    dir: &Path,
+    name: &str,
+    owner: &str,
+    options: &[&str],
+    script: &[&str],
+) -> Value {
     let options = [options, &["--json"]].concat();
     let said = ensure(lab, dir, name, owner, &options, script);
     assert_eq!(said.code, 0, "{said:?}");
     serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("not JSON ({error}): {said:?}"))
 }
 
-/// What `helper show --json` says.
-fn shown(lab: &Lab, helper: &str) -> Value {
+/// The status that `helper show --json` prints.
+fn shown(lab: &TestEnvironment, helper: &str) -> Value {
     lab.json(["helper", "show", helper, "--json"])
 }
 
@@ -74,43 +95,42 @@ fn text(status: &Value, field: &str) -> String {
 }
 
 /// A process a status names: `pid` or `keeper_pid`.
-fn process(status: &Value, field: &str) -> Identity {
+fn process(status: &Value, field: &str) -> ProcessIdentity {
     let pid = status[field].as_u64().unwrap_or_else(|| panic!("no {field} in {status}"));
-    Identity::of(u32::try_from(pid).expect("a pid")).unwrap_or_else(|error| panic!("{field} {pid}: {error}"))
+    ProcessIdentity::of(u32::try_from(pid).expect("a pid"))
+        .unwrap_or_else(|error| panic!("{field} {pid}: {error}"))
 }
 
-/// The ids of those who own it.
+/// The ids of the sessions that own the helper.
 fn owners(status: &Value) -> Vec<String> {
     let owners = status["helper"]["owners"].as_array().unwrap_or_else(|| panic!("no owners in {status}"));
     owners.iter().map(|owner| text(owner, "session")).collect()
 }
 
-/// The events of a helper's journal, read without asking anybody.
-fn events(lab: &Lab, id: &str, kind: &str) -> Vec<Value> {
-    let home = Home::open(lab.home()).and_then(|home| home.helpers()).expect("the lab's own directory");
+/// The events of a helper's journal, read from its files without the keeper.
+fn events(lab: &TestEnvironment, id: &str, kind: &str) -> Vec<Value> {
+    let home = StateDir::open(lab.home()).and_then(|home| home.helpers()).expect("the lab's own directory");
     let id = SessionId::parse(id).expect("an id");
     let all = home.session(&id).read(1).expect("a journal");
     let entries = all.iter().map(|event| serde_json::to_value(event.get().entry()).expect("plain data"));
     entries.filter(|event| event["event"] == kind).collect()
 }
 
-/// One that is none of ours and looks just like one. Still there when the test is over.
-struct Bystander(Child);
+/// A process that is not ours and looks just like a helper. Still there when the test is over.
+struct HelperLookalike(ProcessKillGuard);
 
-impl Bystander {
-    fn new(lab: &Lab, dir: &Path, script: &[&str]) -> Self {
+impl HelperLookalike {
+    fn new(lab: &TestEnvironment, dir: &Path, script: &[&str]) -> Self {
         let mut command = Command::new(lab.agent());
         command.args(script).current_dir(dir).env("BERTH_HOME", lab.home());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Self(command.spawn().expect("the fake agent starts"))
+        Self(ProcessKillGuard::new(command.spawn().expect("the fake agent starts")))
     }
 }
 
-impl Drop for Bystander {
+impl Drop for HelperLookalike {
     fn drop(&mut self) {
         let ended = self.0.try_wait().expect("our own child");
-        let _ = self.0.kill();
-        let _ = self.0.wait();
         if !std::thread::panicking() {
             assert_eq!(ended, None, "a bystander was hurt");
         }

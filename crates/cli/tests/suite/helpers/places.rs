@@ -1,22 +1,22 @@
-//! Where the registry is: the same for the command, the keeper and the hook, and nobody else's.
+//! The registry of helpers: command, keeper and hook use one registry, and no other user's.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use berth_harness::{Lab, said, wait_gone, wait_until};
-use berth_host::tree;
+use berth_harness::{TestEnvironment, said, wait_gone, wait_until};
+use berth_host::process_tree;
 
 use crate::helpers::{dir, ensure, ensured, is_alive, lab, owner, owners, process, shown, text};
 
 /// A state directory that the lab does not know of is cleared by the test, also when it fails.
-struct Cleanup {
+struct StateDirCleanup {
     root: PathBuf,
     berth: PathBuf,
 }
 
-impl Drop for Cleanup {
+impl Drop for StateDirCleanup {
     fn drop(&mut self) {
         for (shelf, verb) in [("sessions", &["stop"][..]), ("helpers", &["helper", "stop"])] {
             for kept in fs::read_dir(self.root.join(shelf)).into_iter().flatten().flatten() {
@@ -47,7 +47,7 @@ fn d14_a_hook_with_another_environment_uses_the_same_registry() {
         command.env_remove("BERTH_SESSION").current_dir(&place);
         said(command.output().expect("berth can be started"))
     };
-    let _stops_all = Cleanup { root: state.join("berth"), berth: berth.clone() };
+    let _stops_all = StateDirCleanup { root: state.join("berth"), berth: berth.clone() };
     let hook = format!(
         "env HOME={0} TMPDIR={0} XDG_STATE_HOME={0} XDG_RUNTIME_DIR={0} {1}",
         elsewhere.display(),
@@ -76,7 +76,7 @@ fn d14_a_hook_with_another_environment_uses_the_same_registry() {
     wait_gone(&running);
     assert_eq!(command(&["stop", "--grace", "0s", &session]).code, 0);
     let home = state.join("berth").display().to_string();
-    let left = || tree::with_mark("BERTH_HOME", &home).expect("/proc can be read").processes;
+    let left = || process_tree::with_mark("BERTH_HOME", &home).expect("/proc can be read").processes;
     wait_until("all of it to be gone", || left().is_empty());
 }
 
@@ -87,7 +87,8 @@ fn helpers_of_one_name_in_two_state_directories_have_nothing_to_do_with_each_oth
     let options = ["--scope", "user"];
     let place = dir(&one, "place");
     let (mine, yours) = (owner(&one), owner(&two));
-    let helper = |lab: &Lab, session: &str| ensured(lab, &place, "web", session, &options, &["hang"]);
+    let helper =
+        |lab: &TestEnvironment, session: &str| ensured(lab, &place, "web", session, &options, &["hang"]);
     let other = helper(&two, &yours);
     let is_unhurt = |after: &str| {
         let now = shown(&two, &text(&other, "id"));
@@ -118,7 +119,7 @@ fn helpers_of_one_name_in_two_state_directories_have_nothing_to_do_with_each_oth
     }
 }
 
-/// The state directory is the same, whatever it is called.
+/// A state directory reached under another path is the same one.
 #[test]
 fn a_state_directory_that_is_reached_through_a_link_has_the_same_helpers() {
     let lab = lab();
@@ -126,7 +127,7 @@ fn a_state_directory_that_is_reached_through_a_link_has_the_same_helpers() {
     let session = owner(&lab);
     let helper = ensured(&lab, &place, "web", &session, &[], &["hang"]);
     let link = lab.dir().join("link");
-    // Only above it: one that is a link itself is refused.
+    // Only directories above it may be links: a state directory that is a link itself is refused.
     symlink(lab.home().parent().expect("a directory"), &link).expect("a link");
     let link = link.join(lab.home().file_name().expect("a name"));
     let mut command = crate::helpers::ensuring(&lab, &place, "web", &session, &["--json"], &["hang"]);
@@ -142,7 +143,7 @@ fn a_directory_that_is_reached_through_a_bind_mount_has_the_same_helpers() {
     let lab = lab();
     let (place, mounted, home) = (dir(&lab, "place"), dir(&lab, "mounted"), dir(&lab, "home-mounted"));
     let session = owner(&lab);
-    // Mounts of a namespace of its own are gone with its last process, whatever becomes of the test.
+    // Mounts of a namespace of its own are gone with its last process, however the test ends.
     let script = "mount --bind \"$1\" \"$2\" && mount --bind \"$BERTH_HOME\" \"$3\" || exit 99; shift 3; set -e; \
                   cd \"$PLACE\"; \"$@\"; cd \"$MOUNTED\"; \"$@\"; BERTH_HOME=\"$MOUNTED_HOME\" \"$@\"";
     let ensure = crate::helpers::ensuring(&lab, &place, "web", &session, &["--json"], &["hang"]);

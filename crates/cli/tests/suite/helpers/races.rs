@@ -1,12 +1,12 @@
-//! Many at once. Seeded, so that what is found can be found again.
+//! Many clients at once. Seeded, so that a failure can be repeated.
 
 use std::path::Path;
 use std::process::{Child, Command};
 
-use berth_harness::{Lab, Seed, said, wait_gone, wait_until};
+use berth_harness::{SeededRng, TestEnvironment, said, wait_gone, wait_until};
 
 use crate::helpers::{
-    Bystander, dir, ensured, ensuring, events, is_alive, lab, owner, owners, process, shown, text,
+    HelperLookalike, dir, ensured, ensuring, events, is_alive, lab, owner, owners, process, shown, text,
 };
 
 fn begin(command: &mut Command) -> Child {
@@ -19,14 +19,14 @@ fn succeeds(child: Child) -> String {
     said.out
 }
 
-fn releasing(lab: &Lab, id: &str, owner: &str) -> Command {
+fn releasing(lab: &TestEnvironment, id: &str, owner: &str) -> Command {
     let mut command = lab.command(["helper", "release", id, "--owner", owner]);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     command
 }
 
 /// Every run was asked to stop once, by its last owner, and ended once.
-fn assert_one_stop_per_run(lab: &Lab, id: &str, runs: u64) {
+fn assert_one_stop_per_run(lab: &TestEnvironment, id: &str, runs: u64) {
     let epochs = |kind: &str| -> Vec<u64> {
         events(lab, id, kind).iter().map(|event| event["epoch"].as_u64().expect("a number")).collect()
     };
@@ -42,9 +42,9 @@ fn assert_one_stop_per_run(lab: &Lab, id: &str, runs: u64) {
 #[test]
 fn d4_two_owners_that_release_at_once_stop_the_helper_once_a_thousand_times() {
     let lab = lab();
-    let mut seed = Seed::announce("d4 release");
+    let mut seed = SeededRng::announce("d4 release");
     let place = dir(&lab, "place");
-    let _bystander = Bystander::new(&lab, &place, &["hang"]);
+    let _bystander = HelperLookalike::new(&lab, &place, &["hang"]);
     // Four pairs of owners beside each other. Each helper has fifty lives: the more lives, the longer it
     // takes to read what happened.
     let seeds = [seed.fork(), seed.fork(), seed.fork(), seed.fork()];
@@ -63,7 +63,14 @@ fn d4_two_owners_that_release_at_once_stop_the_helper_once_a_thousand_times() {
     });
 }
 
-fn fifty_lives(lab: &Lab, seed: &mut Seed, place: &Path, name: &str, one: &str, two: &str) -> String {
+fn fifty_lives(
+    lab: &TestEnvironment,
+    seed: &mut SeededRng,
+    place: &Path,
+    name: &str,
+    one: &str,
+    two: &str,
+) -> String {
     let mut id = String::new();
     for round in 1..=50 {
         let helper = ensured(lab, place, name, one, &[], &["hang"]);
@@ -85,9 +92,9 @@ fn fifty_lives(lab: &Lab, seed: &mut Seed, place: &Path, name: &str, one: &str, 
 #[test]
 fn d4_two_owners_that_end_at_once_stop_the_helper_once() {
     let lab = lab();
-    let mut seed = Seed::announce("d4 stop");
+    let mut seed = SeededRng::announce("d4 stop");
     let place = dir(&lab, "place");
-    let _bystander = Bystander::new(&lab, &place, &["hang"]);
+    let _bystander = HelperLookalike::new(&lab, &place, &["hang"]);
     let (one, two) = (owner(&lab), owner(&lab));
     let mut id = String::new();
     for round in 1..=30 {
@@ -96,7 +103,7 @@ fn d4_two_owners_that_end_at_once_stop_the_helper_once() {
         id = text(&helper, "id");
         let running = process(&helper, "pid");
         match seed.below(3) {
-            // Orderly, in one command or in two.
+            // Both owners stop in order, in one command or in two.
             0 => drop(lab.ok(["stop", "--grace", "0s", &one, &two])),
             1 => {
                 let first = begin(&mut lab.command(["stop", "--grace", "0s", &one]));
@@ -105,7 +112,7 @@ fn d4_two_owners_that_end_at_once_stop_the_helper_once() {
                 succeeds(first);
                 succeeds(second);
             }
-            // Without a word.
+            // The owners die without a word.
             _ => {
                 let keepers = [lab.process(&one, "keeper_pid"), lab.process(&two, "keeper_pid")];
                 keepers.iter().for_each(|it| berth_harness::signal(it, rustix::process::Signal::KILL));
@@ -156,9 +163,9 @@ fn d12_twenty_that_ask_first_at_once_get_one_helper() {
 #[test]
 fn joining_while_the_last_owner_leaves_gives_a_live_helper_or_a_new_one() {
     let lab = lab();
-    let mut seed = Seed::announce("join and leave");
+    let mut seed = SeededRng::announce("join and leave");
     let place = dir(&lab, "place");
-    let _bystander = Bystander::new(&lab, &place, &["hang"]);
+    let _bystander = HelperLookalike::new(&lab, &place, &["hang"]);
     let (mut leaver, mut joiner) = (owner(&lab), owner(&lab));
     let mut helper = ensured(&lab, &place, "broker", &leaver, &[], &["hang"]);
     let id = text(&helper, "id");
@@ -197,13 +204,13 @@ fn joining_while_the_last_owner_leaves_gives_a_live_helper_or_a_new_one() {
     assert_eq!(stops.len() as u64, runs - 1, "each run but the current one was stopped once");
 }
 
-/// One that joins with the very last owner's death.
+/// A session joins at the moment of the very last owner's death.
 #[test]
 fn joining_while_the_last_owner_is_killed_gives_a_live_helper_or_a_new_one() {
     let lab = lab();
-    let mut seed = Seed::announce("join and death");
+    let mut seed = SeededRng::announce("join and death");
     let place = dir(&lab, "place");
-    let _bystander = Bystander::new(&lab, &place, &["hang"]);
+    let _bystander = HelperLookalike::new(&lab, &place, &["hang"]);
     let (mut leaver, mut joiner) = (owner(&lab), owner(&lab));
     let id = text(&ensured(&lab, &place, "broker", &leaver, &[], &["hang"]), "id");
     for round in 0..40 {
@@ -222,9 +229,9 @@ fn joining_while_the_last_owner_is_killed_gives_a_live_helper_or_a_new_one() {
 
 /// A session that died and came back is not taken for the one that died, nor the other way round.
 #[test]
-fn a_session_that_comes_back_owns_what_it_asks_for() {
+fn a_session_that_comes_back_owns_the_helpers_it_asks_for() {
     let lab = lab();
-    let mut seed = Seed::announce("comes back");
+    let mut seed = SeededRng::announce("comes back");
     let place = dir(&lab, "place");
     let session = owner(&lab);
     for round in 0..40 {

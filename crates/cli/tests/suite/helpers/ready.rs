@@ -1,16 +1,17 @@
-//! When a helper is ready, and what is said when it never is.
+//! The readiness of a helper, and the errors when it never gets ready.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use berth_api::Connection;
-use berth_api::helper::{Owner, Wanted};
-use berth_api::message::Request;
+use berth_api::KeeperConnection;
+use berth_api::helper::{HelperOwner, HelperRequirements};
+use berth_api::message::KeeperRequest;
 use berth_harness::{said, wait_gone, wait_until};
 use berth_host::lock::LockFile;
 
 use crate::helpers::{
-    Bystander, dir, ensure, ensured, ensuring, events, is_alive, lab, owner, owners, process, shown, text,
+    HelperLookalike, dir, ensure, ensured, ensuring, events, is_alive, lab, owner, owners, process, shown,
+    text,
 };
 
 fn free_port() -> u16 {
@@ -28,7 +29,7 @@ fn the_address_is_printed_alone_on_a_line() {
     let listen = format!("listen-tcp:{port}");
     let said = ensure(&lab, &place, "web", &session, &["--ready", &tcp], &["sleep:50", &listen, "hang"]);
     assert_eq!((said.code, said.out), (0, format!("tcp:127.0.0.1:{port}\n")), "{}", said.err);
-    // Its child listens, at a path that is relative to its directory.
+    // A child of the helper listens, at a path that is relative to the helper's directory.
     let script = ["child", "[", "listen-unix:broker.sock", "hang", "]", "hang"];
     let said = ensure(&lab, &place, "broker", &session, &["--ready", "unix:broker.sock"], &script);
     let path = place.join("broker.sock");
@@ -59,7 +60,7 @@ fn a_command_that_fails_before_it_is_ready_is_quoted() {
     let id = text(&shown(&lab, &helper_id(&lab)), "id");
     wait_until("its end to be recorded", || shown(&lab, &id)["state"] == "stopped");
     assert_eq!(owners(&shown(&lab, &id)), Vec::<String>::new());
-    // What there is to start: nothing that could print.
+    // There is nothing to start, so nothing that could print.
     let said = lab.command(["helper", "ensure", "x", "--owner", &session, "--", "/not/there"]);
     let said = berth_harness::said({ said }.current_dir(&place).output().expect("berth"));
     assert_eq!((said.code, said.out.as_str()), (1, ""), "{said:?}");
@@ -67,22 +68,22 @@ fn a_command_that_fails_before_it_is_ready_is_quoted() {
 }
 
 /// The id of the only helper there is.
-fn helper_id(lab: &berth_harness::Lab) -> String {
+fn helper_id(lab: &berth_harness::TestEnvironment) -> String {
     text(&lab.json(["helper", "ls", "--all", "--json"])[0], "id")
 }
 
 #[test]
-fn one_that_never_gets_ready_is_ended_and_who_waits_is_told_in_time() {
+fn a_helper_that_never_gets_ready_is_ended_and_waiting_clients_are_told_in_time() {
     let lab = lab();
     let place = dir(&lab, "place");
     let (one, two) = (owner(&lab), owner(&lab));
-    // Somebody else has the port; the helper says so and hangs, deaf.
+    // Another process has the port; the helper says so and hangs, deaf.
     let stranger = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = stranger.local_addr().expect("an address").port();
     let ready = format!("tcp:{port}");
     let script = ["ignore:TERM,HUP", r"say:port is taken\n", "hang"];
     let options = ["--ready", &ready, "--ready-timeout", "10s"];
-    let _bystander = Bystander::new(&lab, &place, &script);
+    let _bystander = HelperLookalike::new(&lab, &place, &script);
     let began_at = Instant::now();
     let first = ensuring(&lab, &place, "web", &one, &options, &script).spawn().expect("berth");
     wait_until("the first to have started it", || lab.berth(["helper", "show", "web"]).code == 0);
@@ -106,7 +107,7 @@ fn one_that_never_gets_ready_is_ended_and_who_waits_is_told_in_time() {
 }
 
 #[test]
-fn a_port_that_somebody_else_has_makes_nobody_ready() {
+fn a_port_of_another_process_does_not_make_a_helper_ready() {
     let lab = lab();
     let place = dir(&lab, "place");
     let session = owner(&lab);
@@ -119,9 +120,9 @@ fn a_port_that_somebody_else_has_makes_nobody_ready() {
     assert!(said.err.contains("printed nothing"), "{said:?}");
 }
 
-/// D15: one that drops off while it waits leaves nothing to the next but what is theirs.
+/// D15: a client that disconnects while it waits leaves no answer to the next one.
 #[test]
-fn d15_who_drops_off_in_the_middle_leaves_no_answer_to_the_next() {
+fn d15_a_client_that_disconnects_in_the_middle_leaves_no_answer_to_the_next() {
     let lab = lab();
     let place = dir(&lab, "place");
     let (one, two, three) = (owner(&lab), owner(&lab), owner(&lab));
@@ -133,14 +134,14 @@ fn d15_who_drops_off_in_the_middle_leaves_no_answer_to_the_next() {
     wait_until("the first to have started it", || lab.berth(["helper", "show", "broker"]).code == 0);
     let id = helper_id(&lab);
     wait_until("it to run", || shown(&lab, &id)["pid"].is_u64());
-    // One that asks and is gone before the answer.
+    // This client asks and is gone before the answer.
     let mut second =
-        Connection::open(&lab.home().join("helpers").join(&id), "a test".into()).expect("a keeper");
+        KeeperConnection::open(&lab.home().join("helpers").join(&id), "a test".into()).expect("a keeper");
     let agent = lab.agent();
     let command = [agent.as_str()].iter().chain(&script).map(|word| (*word).to_owned()).collect();
-    let wanted = Wanted { name: "broker".into(), command, ..Wanted::default() };
-    let owner = Owner { session: two.clone(), keep: false };
-    second.send(Request::Join { owner, wanted }).expect("a request");
+    let wanted = HelperRequirements { name: "broker".into(), command, ..HelperRequirements::default() };
+    let owner = HelperOwner { session: two.clone(), keep: false };
+    second.send(KeeperRequest::Join { owner, wanted }).expect("a request");
     wait_until("it to be heard", || owners(&shown(&lab, &id)).contains(&two));
     drop(second);
     first.kill().expect("our own child");
@@ -152,7 +153,7 @@ fn d15_who_drops_off_in_the_middle_leaves_no_answer_to_the_next() {
     assert_eq!(said.code, 0, "{said:?}");
     let answer: serde_json::Value = serde_json::from_str(&said.out).expect("one answer, its own");
     assert_eq!((text(&answer, "id"), &answer["helper"]["ready"]), (id.clone(), &true.into()));
-    // Who asked owns it until they leave, answer or not: their sessions live.
+    // A session that asked is an owner until it releases the helper, answered or not: the sessions live.
     assert_eq!(owners(&answer), [one.clone(), two.clone(), three.clone()]);
     let running = process(&answer, "pid");
     for session in [&one, &two] {
@@ -165,7 +166,7 @@ fn d15_who_drops_off_in_the_middle_leaves_no_answer_to_the_next() {
 }
 
 #[test]
-fn a_helper_that_is_stopped_while_somebody_waits_for_it_is_no_riddle() {
+fn a_client_that_waits_for_a_helper_is_told_that_it_was_stopped() {
     let lab = lab();
     let place = dir(&lab, "place");
     let session = owner(&lab);
@@ -183,8 +184,11 @@ fn a_helper_that_is_stopped_while_somebody_waits_for_it_is_no_riddle() {
     assert_eq!(next["epoch"], 2);
 }
 
-/// A helper that gets ready when the file is there, and one who waits for it.
-fn slow_helper(lab: &berth_harness::Lab, session: &str) -> (std::path::PathBuf, String, std::process::Child) {
+/// A helper that gets ready when the file is there, and a client that waits for it.
+fn slow_helper(
+    lab: &berth_harness::TestEnvironment,
+    session: &str,
+) -> (std::path::PathBuf, String, std::process::Child) {
     let go = lab.dir().join("go");
     let wait = format!("wait-file:{}", go.display());
     let script = [wait.as_str(), "say:up", "hang"];
@@ -198,7 +202,7 @@ fn slow_helper(lab: &berth_harness::Lab, session: &str) -> (std::path::PathBuf, 
 }
 
 #[test]
-fn who_comes_later_waits_as_long_as_they_say_and_the_helper_goes_on() {
+fn a_later_client_waits_for_its_own_timeout_and_the_helper_goes_on() {
     let lab = lab();
     let (one, two) = (owner(&lab), owner(&lab));
     let (go, id, first) = slow_helper(&lab, &one);
@@ -207,12 +211,12 @@ fn who_comes_later_waits_as_long_as_they_say_and_the_helper_goes_on() {
     let script = [wait.as_str(), "say:up", "hang"];
     let second = ensure(&lab, &dir(&lab, "place"), "slow", &two, &["--ready-timeout", "300ms"], &script);
     assert_eq!((second.code, second.out.as_str()), (6, ""), "{second:?}");
-    assert!(second.err.contains("within 300ms") && second.err.contains("it goes on"), "{second:?}");
+    assert!(second.err.contains("not ready after 300ms") && second.err.contains("it goes on"), "{second:?}");
     std::fs::write(&go, "").expect("a file");
     let said = said(first.wait_with_output().expect("our own child"));
     assert_eq!(said.code, 0, "{said:?}");
     assert!(is_alive(&running));
-    assert_eq!(owners(&shown(&lab, &id)), [one, two], "who asked owns it until they leave");
+    assert_eq!(owners(&shown(&lab, &id)), [one, two], "a session that asked owns it until it leaves");
 }
 
 #[test]
@@ -226,8 +230,8 @@ fn a_keeper_that_replaces_its_program_is_waited_for() {
         ensuring(&lab, &dir(&lab, "place"), "slow", &two, &["--json"], &script).spawn().expect("berth");
     wait_until("the second to be heard", || owners(&shown(&lab, &id)).contains(&two));
     let mut keeper =
-        Connection::open(&lab.home().join("helpers").join(&id), "a test".into()).expect("a keeper");
-    keeper.ask(Request::Restart).expect("it does");
+        KeeperConnection::open(&lab.home().join("helpers").join(&id), "a test".into()).expect("a keeper");
+    keeper.ask(KeeperRequest::Restart).expect("it does");
     wait_until("its new program", || events(&lab, &id, "keeper_restarted").len() == 1);
     std::fs::write(&go, "").expect("a file");
     for waiting in [first, second] {
@@ -254,11 +258,11 @@ fn a_pattern_is_looked_for_in_whole_lines_and_in_a_last_one_that_rests() {
     assert_eq!(ready("late", "line:^up$", &script), 0);
     assert_eq!(never_ready("never", "line:^up", &["flood:300K", r"say:\nnot up\n", "hang"]), 6);
     assert_eq!(never_ready("never-2", "line:one\\ntwo", &[r"say:one\ntwo\n", "hang"]), 6);
-    // One that would take more memory than a keeper has.
+    // A pattern that would take more memory than a keeper has.
     assert_eq!(ready("big", "line:((a{200}){200}){200}", &["hang"]), 2);
 }
 
-/// A program that is replaced begins nothing anew.
+/// A keeper that replaces its program begins no wait anew.
 #[test]
 fn the_time_to_get_ready_does_not_begin_anew_with_a_new_program() {
     let lab = lab();
@@ -272,8 +276,8 @@ fn the_time_to_get_ready_does_not_begin_anew_with_a_new_program() {
     let runs_since = Instant::now();
     wait_until("most of its time to pass", || runs_since.elapsed() > Duration::from_secs(9));
     let mut keeper =
-        Connection::open(&lab.home().join("helpers").join(&id), "a test".into()).expect("a keeper");
-    let _ = keeper.send(Request::Restart);
+        KeeperConnection::open(&lab.home().join("helpers").join(&id), "a test".into()).expect("a keeper");
+    let _ = keeper.send(KeeperRequest::Restart);
     wait_until("it to be given up", || events(&lab, &id, "never_ready").len() == 1);
     let at = |kind| events(&lab, &id, kind)[0]["at_ms"].as_u64().expect("a time");
     let left = at("never_ready") - at("keeper_restarted");
@@ -288,12 +292,12 @@ fn a_crowd_is_waited_for() {
     let (one, two) = (owner(&lab), owner(&lab));
     let id = text(&ensured(&lab, &place, "web", &one, &[], &["hang"]), "id");
     let keeper = lab.home().join("helpers").join(&id);
-    let connect = |_| Connection::open(&keeper, "a test".into()).expect("a keeper");
-    let crowd: Vec<Connection> = (0..96).map(connect).collect();
+    let connect = |_| KeeperConnection::open(&keeper, "a test".into()).expect("a keeper");
+    let crowd: Vec<KeeperConnection> = (0..96).map(connect).collect();
     let joining = ensuring(&lab, &place, "web", &two, &["--json"], &["hang"]).spawn().expect("berth");
     let mut leaving = lab.command(["helper", "release", &id, "--owner", &one]);
     leaving.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-    // Nothing tells that they have been turned away; if this is too short, they were not.
+    // There is no event for clients that were turned away; if this is too short, they were not.
     let a_moment = || {
         let since = Instant::now();
         wait_until("a moment to pass", || since.elapsed() > Duration::from_millis(500));
@@ -309,9 +313,9 @@ fn a_crowd_is_waited_for() {
     assert_eq!(owners(&shown(&lab, &id)), [two]);
 }
 
-/// One who started a helper and stands still, say stopped by its terminal.
+/// A client that started a helper and stands still, for example stopped by its terminal.
 #[test]
-fn who_stands_still_in_the_middle_of_starting_a_helper_holds_up_nobody() {
+fn a_client_that_stands_still_while_starting_a_helper_holds_up_no_other_client() {
     let lab = lab();
     let place = dir(&lab, "place");
     let session = owner(&lab);

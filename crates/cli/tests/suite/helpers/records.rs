@@ -1,42 +1,44 @@
-//! Records of older versions, damaged ones, and one that is of another helper.
+//! Records of older versions, damaged ones, and a record of another helper.
 
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use berth_api::message::{Answer, Request, Size, Take};
-use berth_api::record::Spec;
-use berth_api::{Connection, Problem};
-use berth_core::{Event, Name, Scope, SessionId, Terms};
-use berth_harness::{Lab, signal, wait_gone, wait_until};
-use berth_host::lock::{Probe, probe};
-use berth_journal::{Journal, Limits, RealDisk};
-use berth_keeper::helpers;
-use berth_store::Home;
-use berth_store::history::Stored;
+use berth_api::message::{KeeperAnswer, KeeperRequest, WindowSize, WriterTakeover};
+use berth_api::record::SessionSpec;
+use berth_api::{KeeperConnection, Problem};
+use berth_core::{Event, HelperScope, HelperTerms, SafeName, SessionId};
+use berth_harness::{TestEnvironment, signal, wait_gone, wait_until};
+use berth_host::lock::{LockState, probe};
+use berth_journal::{Journal, JournalLimits, RealDisk};
+use berth_store::StateDir;
+use berth_store::session_view::StoredEvent;
+use berth_verbs::helper::helper_id;
 use rustix::process::Signal;
 
-use crate::helpers::{Bystander, dir, ensure, ensured, events, is_alive, lab, owner, process, shown, text};
+use crate::helpers::{
+    HelperLookalike, dir, ensure, ensured, events, is_alive, lab, owner, process, shown, text,
+};
 
 /// The id of a helper in the lab.
-fn id_of(lab: &Lab, name: &str, scope: &Scope) -> String {
-    let home = Home::open(lab.home()).expect("the lab's own directory");
-    helpers::helper_id(&home, &Name::parse(name).expect("a name"), scope).expect("it can be seen").to_string()
+fn id_of(lab: &TestEnvironment, name: &str, scope: &HelperScope) -> String {
+    let home = StateDir::open(lab.home()).expect("the lab's own directory");
+    helper_id(&home, &SafeName::parse(name).expect("a name"), scope).expect("it can be seen").to_string()
 }
 
-/// A helper as a version without owners would have made it: a session on the shelf of helpers.
-fn legacy(lab: &Lab, place: &std::path::Path, name: &str) -> String {
-    let spec = Spec {
+/// A helper as a version without owners would have made it: a session in the directory of helpers.
+fn legacy(lab: &TestEnvironment, place: &std::path::Path, name: &str) -> String {
+    let spec = SessionSpec {
         driver: "pty".into(),
         command: vec![lab.agent(), "hang".into()],
         cwd: place.to_str().expect("text").into(),
-        ..Spec::default()
+        ..SessionSpec::default()
     };
-    let create = Request::Create {
+    let create = KeeperRequest::Create {
         spec,
         name: Some(name.into()),
-        size: Size::default(),
-        take: Take::Nobody,
+        size: WindowSize::default(),
+        take: WriterTakeover::Nobody,
         tags: vec![],
         note: None,
     };
@@ -47,12 +49,12 @@ fn legacy(lab: &Lab, place: &std::path::Path, name: &str) -> String {
 
 /// Starts a keeper of a helper with this request.
 fn first_request(
-    lab: &Lab,
+    lab: &TestEnvironment,
     place: &std::path::Path,
     name: &str,
-    request: Request,
-) -> (String, Result<Answer, Problem>) {
-    let scope = Scope::Dir(place.to_str().expect("text").to_owned());
+    request: KeeperRequest,
+) -> (String, Result<KeeperAnswer, Problem>) {
+    let scope = HelperScope::Dir(place.to_str().expect("text").to_owned());
     let id = id_of(lab, name, &scope);
     let dir = lab.home().join("helpers").join(&id);
     for dir in [lab.home().join("helpers"), dir.clone(), dir.join("journal")] {
@@ -65,10 +67,10 @@ fn first_request(
     drop(command);
     // Reaped when it ends, so that it counts as gone.
     std::thread::spawn(move || child.wait_with_output());
-    (id, Connection::over(ours, "a test".into()).ask(request))
+    (id, KeeperConnection::over(ours, "a test".into()).ask(request))
 }
 
-/// It would run without an owner, and nothing would ever end it.
+/// A resumed helper would run without an owner, and nothing would ever end it.
 #[test]
 fn a_helper_cannot_be_resumed_like_a_session() {
     let lab = lab();
@@ -77,15 +79,15 @@ fn a_helper_cannot_be_resumed_like_a_session() {
     let id = text(&ensured(&lab, &place, "web", &session, &[], &["hang"]), "id");
     lab.ok(["helper", "stop", "--grace", "0s", &id]);
     let lease = lab.home().join("helpers").join(&id).join("lease");
-    wait_until("its keeper's end", || matches!(probe(&lease), Ok(Some(Probe::Free))));
+    wait_until("its keeper's end", || matches!(probe(&lease), Ok(Some(LockState::Free))));
     let (resumed, answer) = first_request(
         &lab,
         &place,
         "web",
-        Request::Resume {
-            size: Size::default(),
+        KeeperRequest::Resume {
+            size: WindowSize::default(),
             fresh: false,
-            take: Take::Nobody,
+            take: WriterTakeover::Nobody,
             restore: false,
             interface: None,
         },
@@ -97,19 +99,19 @@ fn a_helper_cannot_be_resumed_like_a_session() {
 }
 
 #[test]
-fn d11_a_helper_whose_owners_nobody_knows_is_never_ended_on_a_guess_and_always_by_order() {
+fn d11_a_helper_with_unknown_owners_is_never_ended_on_a_guess_and_always_by_order() {
     let lab = lab();
     let place = dir(&lab, "place");
     let session = owner(&lab);
     let id = legacy(&lab, &place, "old");
-    let _bystander = Bystander::new(&lab, &place, &["hang"]);
+    let _bystander = HelperLookalike::new(&lab, &place, &["hang"]);
     let running = process(&shown(&lab, &id), "pid");
     let table = lab.ok(["helper", "ls"]);
     assert!(table.contains("none known"), "{table}");
     let listed = lab.json(["helper", "ls", "--json"]);
     assert_eq!(listed[0]["helper"]["owners_known"], false);
     assert!(lab.ok(["helper", "show", "old"]).contains("none known"));
-    // Whoever comes and goes beside it.
+    // Sessions come and go beside it.
     for said in [
         ensure(&lab, &place, "old", &session, &[], &["hang"]),
         lab.berth(["helper", "release", "old", "--owner", &session]),
@@ -147,7 +149,7 @@ fn a_damaged_record_is_refused_and_nothing_is_killed_for_it() {
     damaged[60] ^= 1;
     fs::write(&segment, &damaged).expect("the segment");
     let healthy = ensured(&lab, &place, "healthy", &session, &[], &["hang"]);
-    let says_so = |said: berth_harness::Said, what: &str| {
+    let says_so = |said: berth_harness::CommandOutput, what: &str| {
         assert_eq!(said.code, 1, "{what}: {said:?}");
         assert!(said.err.contains(&segment.display().to_string()), "{what}: {said:?}");
         assert!(said.err.contains("hint:"), "{what}: {said:?}");
@@ -162,22 +164,22 @@ fn a_damaged_record_is_refused_and_nothing_is_killed_for_it() {
     assert!(is_alive(&running), "nothing proves what it is");
     assert!(is_alive(&process(&healthy, "pid")));
     assert_eq!(fs::read(&segment).expect("the segment"), damaged, "the file is untouched");
-    // Repaired, it goes on where it was.
+    // After a repair the helper goes on where it was.
     fs::write(&segment, whole).expect("the segment");
     lab.ok(["helper", "stop", &id]);
     wait_gone(&running);
 }
 
-/// Two names with one id: the record decides whose it is.
+/// Two names with one id: the record decides which helper the id belongs to.
 #[test]
 fn a_record_of_another_helper_is_not_used() {
     let lab = lab();
     let place = dir(&lab, "place");
     let session = owner(&lab);
-    let name = |name: &str| Name::parse(name).expect("a name");
-    let here = Scope::Dir(place.to_str().expect("text").to_owned());
+    let name = |name: &str| SafeName::parse(name).expect("a name");
+    let here = HelperScope::Dir(place.to_str().expect("text").to_owned());
     for (at, (other, scope)) in
-        [(name("other"), here.clone()), (name("web-1"), Scope::User)].into_iter().enumerate()
+        [(name("other"), here.clone()), (name("web-1"), HelperScope::User)].into_iter().enumerate()
     {
         let asked = format!("web-{at}");
         let id = SessionId::parse(&id_of(&lab, &asked, &here)).expect("an id");
@@ -187,10 +189,10 @@ fn a_record_of_another_helper_is_not_used() {
             .expect("chmod");
         fs::create_dir_all(dir.join("journal")).expect("a directory");
         let disk = RealDisk::new(dir.join("journal"));
-        let mut journal = Journal::create(disk, id.as_str(), Limits::default()).expect("a journal");
-        let terms = Terms { name: other, scope, linger_ms: 0, ready: None, ready_within_ms: 0 };
-        let created = Event::Created { spec: berth_core::Spec::default(), name: Some(name(&asked)) };
-        let events = [created, Event::Declared { terms }].map(|event| Stored { at_ms: 1, event });
+        let mut journal = Journal::create(disk, id.as_str(), JournalLimits::default()).expect("a journal");
+        let terms = HelperTerms { name: other, scope, linger_ms: 0, ready: None, ready_within_ms: 0 };
+        let created = Event::Created { spec: berth_core::SessionSpec::default(), name: Some(name(&asked)) };
+        let events = [created, Event::Declared { terms }].map(|event| StoredEvent { at_ms: 1, event });
         journal.append(events.to_vec()).expect("a disk");
         journal.close().expect("a disk");
         let said = ensure(&lab, &place, &asked, &session, &[], &["hang"]);
@@ -201,17 +203,17 @@ fn a_record_of_another_helper_is_not_used() {
 }
 
 /// How many events there are in a helper's journal.
-fn events_of(lab: &Lab, id: &str) -> usize {
+fn events_of(lab: &TestEnvironment, id: &str) -> usize {
     ["created", "declared", "run_starting", "owner_joined"]
         .map(|kind| events(lab, id, kind).len())
         .iter()
         .sum()
 }
 
-/// The lease of a helper is removed while the helper runs: no owner joins a keeper that cannot record it, and nothing is
-/// lost.
+/// The lease of a helper is removed while the helper runs: no owner joins a keeper that cannot record it,
+/// and nothing is lost.
 #[test]
-fn helper_whose_lease_was_removed_is_joined_by_nobody_and_ensured_again_after_its_end() {
+fn a_helper_whose_lease_was_removed_gets_no_new_owner_and_is_ensured_again_after_its_end() {
     let lab = lab();
     let place = dir(&lab, "place");
     let (first, second) = (owner(&lab), owner(&lab));
@@ -228,7 +230,7 @@ fn helper_whose_lease_was_removed_is_joined_by_nobody_and_ensured_again_after_it
     lab.ok(["helper", "stop", "--grace", "0s", &id]);
 }
 
-/// A directory that was copied is not the helper it says it is.
+/// A directory that was copied is not the helper that its record names.
 #[test]
 fn a_record_that_was_copied_is_not_used() {
     let lab = lab();
@@ -236,10 +238,10 @@ fn a_record_that_was_copied_is_not_used() {
     let session = owner(&lab);
     let id = text(&ensured(&lab, &here, "web", &session, &[], &["hang"]), "id");
     lab.ok(["helper", "stop", &id]);
-    // Its last act follows its last answer; a copy made meanwhile would be torn.
+    // The keeper's last act follows its last answer; a copy made meanwhile would be torn.
     let lease = lab.home().join("helpers").join(&id).join("lease");
-    wait_until("its keeper's end", || matches!(probe(&lease), Ok(Some(Probe::Free))));
-    let scope = Scope::Dir(there.to_str().expect("text").to_owned());
+    wait_until("its keeper's end", || matches!(probe(&lease), Ok(Some(LockState::Free))));
+    let scope = HelperScope::Dir(there.to_str().expect("text").to_owned());
     let copy = id_of(&lab, "web", &scope);
     let shelf = lab.home().join("helpers");
     let mut command = std::process::Command::new("cp");

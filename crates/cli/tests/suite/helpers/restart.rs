@@ -2,20 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_api::Connection;
-use berth_api::message::Request;
-use berth_harness::{Lab, signal, wait_gone, wait_until};
+use berth_api::KeeperConnection;
+use berth_api::message::KeeperRequest;
+use berth_harness::{TestEnvironment, signal, wait_gone, wait_until};
 use rustix::process::Signal;
 
 use crate::helpers::{dir, ensured, events, is_alive, lab, owner, owners, process, shown, text};
 
-fn ask_to_restart(dir: &Path) -> Connection {
-    let mut connection = Connection::open(dir, "a test".into()).expect("a keeper");
-    connection.send(Request::Restart).expect("a request");
+fn ask_to_restart(dir: &Path) -> KeeperConnection {
+    let mut connection = KeeperConnection::open(dir, "a test".into()).expect("a keeper");
+    connection.send(KeeperRequest::Restart).expect("a request");
     connection
 }
 
-fn helper_dir(lab: &Lab, id: &str) -> PathBuf {
+fn helper_dir(lab: &TestEnvironment, id: &str) -> PathBuf {
     lab.home().join("helpers").join(id)
 }
 
@@ -55,7 +55,7 @@ fn an_owners_keeper_that_replaces_its_program_is_still_the_owner() {
     assert_eq!((owners(&now), &now["pid"]), (vec![session.clone()], &helper["pid"]));
     assert!(is_alive(&process(&helper, "pid")));
     assert_eq!(events(&lab, &id, "owner_left").len(), 0);
-    // And can own another one: its command line is another, its directory the same.
+    // The session can own another helper: its command line is another, its directory the same.
     let other = ensured(&lab, &place, "other", &session, &[], &["hang"]);
     let running = [process(&helper, "pid"), process(&other, "pid")];
     lab.ok(["stop", &session]);
@@ -80,7 +80,7 @@ fn an_owner_that_dies_while_the_keeper_replaces_its_program_is_noticed() {
     }
 }
 
-/// What was looked for is looked for again, from the beginning of the run.
+/// The new keeper looks for the ready line again, from the beginning of the run.
 #[test]
 fn a_helper_whose_keeper_replaces_its_program_gets_ready_all_the_same() {
     let lab = lab();
@@ -98,7 +98,7 @@ fn a_helper_whose_keeper_replaces_its_program_gets_ready_all_the_same() {
     drop(ask_to_restart(&helper_dir(&lab, &id)));
     wait_until("the new program", || events(&lab, &id, "keeper_restarted").len() == 1);
     fs_touch(&go);
-    // Its connection did not come along, so it asked again.
+    // The client's connection did not survive the replacement, so it asked again.
     let said = berth_harness::said(first.wait_with_output().expect("our own child"));
     assert_eq!((said.code, said.out.as_str()), (0, "running\n"), "{said:?}");
     let next = ensured(&lab, &place, "web", &session, &ready, &script);

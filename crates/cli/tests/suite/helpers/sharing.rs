@@ -1,16 +1,16 @@
-//! Who owns a helper, and what their coming and going does to it.
+//! Owners of a helper, and how their coming and going affects it.
 
 use std::net::TcpStream;
 
 use berth_harness::{wait_gone, wait_until};
 
 use crate::helpers::{
-    Bystander, dir, ensure, ensured, events, is_alive, lab, owner, owners, process, shown, text,
+    HelperLookalike, dir, ensure, ensured, events, is_alive, lab, owner, owners, process, shown, text,
 };
 
-/// A place where a helper listens, with the script that makes it.
+/// An address at which a helper listens, with the script that makes it.
 fn listener() -> (u16, String) {
-    // Whoever has just had a port gets no other one for a while.
+    // The kernel does not give the port of this closed listener to another process for a while.
     let free = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = free.local_addr().expect("an address").port();
     (port, format!("listen-tcp:{port}"))
@@ -24,7 +24,7 @@ fn d1_a_helper_in_a_worktree_ends_with_the_session_in_the_repository() {
     let session = lab.start_with(&["--cwd", cwd], &["expect:end", "exit:0"]);
     let helper = ensured(&lab, &worktree, "broker", &session, &[], &["hang"]);
     let running = process(&helper, "pid");
-    let _bystander = Bystander::new(&lab, &worktree, &["hang"]);
+    let _bystander = HelperLookalike::new(&lab, &worktree, &["hang"]);
     lab.ok(["input", &session, "--enter", "end"]);
     wait_gone(&running);
     assert_eq!(lab.berth(["wait", &session]).code, 0);
@@ -35,12 +35,12 @@ fn d1_a_helper_in_a_worktree_ends_with_the_session_in_the_repository() {
 }
 
 #[test]
-fn d1_what_a_session_owns_elsewhere_can_be_released_from_anywhere() {
+fn d1_a_helper_that_a_session_owns_elsewhere_can_be_released_from_anywhere() {
     let lab = lab();
     let (repository, worktree) = (dir(&lab, "repository"), dir(&lab, "worktree"));
     let (mine, theirs) = (owner(&lab), owner(&lab));
     let helper = ensured(&lab, &worktree, "broker", &mine, &[], &["hang"]);
-    // The same name where we stand, and not ours.
+    // A helper of the same name in our own directory, which is not ours.
     let other = ensured(&lab, &repository, "broker", &theirs, &[], &["hang"]);
     let running = process(&helper, "pid");
     let said =
@@ -89,7 +89,7 @@ fn d3_a_helper_outlives_the_first_owner_and_the_other_can_still_use_it() {
     wait_gone(&running);
 }
 
-/// Its keeper is below the first session's in the process tree, and none of it.
+/// The helper's keeper is below the first session's in the process tree, and not a part of that session.
 #[test]
 fn d3_a_helper_that_was_started_inside_a_session_outlives_it_while_another_one_owns_it() {
     for how in ["stop", "kill -9"] {
@@ -108,7 +108,7 @@ fn d3_a_helper_that_was_started_inside_a_session_outlives_it_while_another_one_o
         }
         let id = text(&helper, "id");
         wait_until("the first owner to be out", || owners(&shown(&lab, &id)) == [other.as_str()]);
-        // Whoever clears up after the dead does not take it for theirs.
+        // A process that clears up after the dead session does not take the helper for a part of it.
         assert_ne!(lab.show(&inside)["state"], "running", "{how}");
         assert!(is_alive(&process(&helper, "pid")) && is_alive(&process(&helper, "keeper_pid")), "{how}");
         assert_eq!(shown(&lab, &id)["state"], "running", "{how}");
@@ -119,14 +119,14 @@ fn d3_a_helper_that_was_started_inside_a_session_outlives_it_while_another_one_o
 }
 
 #[test]
-fn d6_leaving_twice_is_leaving_once_and_hurts_nobody() {
+fn d6_releasing_twice_is_releasing_once_and_affects_no_other_owner() {
     let lab = lab();
     let place = dir(&lab, "place");
     let (one, two) = (owner(&lab), owner(&lab));
     let helper = ensured(&lab, &place, "broker", &one, &[], &["hang"]);
     ensured(&lab, &place, "broker", &two, &[], &["hang"]);
     let unrelated = ensured(&lab, &place, "unrelated", &two, &[], &["hang"]);
-    let _bystander = Bystander::new(&lab, &place, &["hang"]);
+    let _bystander = HelperLookalike::new(&lab, &place, &["hang"]);
     let id = text(&helper, "id");
     for _ in 0..3 {
         lab.ok(["helper", "release", &id, "--owner", &one]);
@@ -136,7 +136,7 @@ fn d6_leaving_twice_is_leaving_once_and_hurts_nobody() {
     let running = process(&helper, "pid");
     lab.ok(["helper", "release", &id, "--owner", &two]);
     wait_gone(&running);
-    // Long over: still nothing wrong with having left.
+    // The helper is long over, and releasing it is still not an error.
     wait_until("its record to say so", || shown(&lab, &id)["state"] == "stopped");
     lab.ok(["helper", "release", &id, "--owner", &one]);
     lab.ok(["stop", &one]);
@@ -146,7 +146,7 @@ fn d6_leaving_twice_is_leaving_once_and_hurts_nobody() {
     assert!(is_alive(&process(&unrelated, "pid")));
 }
 
-/// An end hook that runs twice says it by name, from where it stands.
+/// An end hook that runs twice releases the helper by name, in its own directory.
 #[test]
 fn d6_leaving_twice_by_name_leaves_the_helper_of_another_directory_alone() {
     let lab = lab();
@@ -165,7 +165,7 @@ fn d6_leaving_twice_by_name_leaves_the_helper_of_another_directory_alone() {
     (0..3).for_each(|_| release(&here));
     assert!(is_alive(&running[1]), "it left the other one");
     assert_eq!(owners(&shown(&lab, &text(&kept, "id"))), [session.as_str()]);
-    // From a third place there is one it can mean.
+    // From a third directory, the name can mean only one helper.
     release(&dir(&lab, "elsewhere"));
     wait_gone(&running[1]);
 }
@@ -195,7 +195,7 @@ fn e4_a_job_declared_as_a_helper_survives_the_command_that_started_it_and_dies_w
     let lab = lab();
     let place = dir(&lab, "place");
     let (berth, agent) = (env!("CARGO_BIN_EXE_berth"), lab.agent());
-    // The owner is not named: inside a session it is that one.
+    // The owner is not named: inside a session that session is the owner.
     let script = format!(
         "sh -c '{berth} helper ensure job --keep -- {agent} report hang' && echo command over; exec {agent} hang"
     );
@@ -213,14 +213,14 @@ fn e4_a_job_declared_as_a_helper_survives_the_command_that_started_it_and_dies_w
     assert_eq!(report["env"]["BERTH_HELPER"], id.as_str());
     assert_eq!(report["env"]["BERTH_SESSION"], serde_json::Value::Null, "it is not of the session");
     assert_eq!(report["env"]["BERTH_HOME"], lab.home().to_str().expect("text"));
-    let _bystander = Bystander::new(&lab, &place, &["report", "hang"]);
+    let _bystander = HelperLookalike::new(&lab, &place, &["report", "hang"]);
     let running = process(&helper, "pid");
     lab.ok(["stop", &session]);
     wait_gone(&running);
 }
 
 #[test]
-fn helpers_are_no_sessions() {
+fn helpers_are_not_sessions() {
     let lab = lab();
     let place = dir(&lab, "place");
     let session = owner(&lab);
@@ -242,7 +242,7 @@ fn helpers_are_no_sessions() {
 }
 
 #[test]
-fn what_runs_already_is_not_replaced_and_what_is_over_may_become_something_else() {
+fn a_running_helper_is_not_replaced_and_one_that_is_over_may_get_another_command() {
     let lab = lab();
     let place = dir(&lab, "place");
     let session = owner(&lab);

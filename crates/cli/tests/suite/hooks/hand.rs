@@ -1,10 +1,10 @@
-//! An agent that somebody opened by hand: a process called `claude` that calls its hooks when it is told to.
+//! An agent that a user opened by hand: a process called `claude` that calls its hooks when it is told to.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use berth_harness::Lab;
+use berth_harness::TestEnvironment;
 use serde_json::{Value, json};
 
 /// The conversation most tests are about.
@@ -17,22 +17,22 @@ while read -r event; do
   echo $?
 done"#;
 
-/// What a hook said.
+/// The answer of a hook.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct HookOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Said {
-    /// It said nothing, and all is well.
+impl HookOutput {
+    /// Asserts that the hook printed nothing and succeeded.
     #[track_caller]
     pub(crate) fn is_quiet(&self) {
         assert_eq!((self.code, self.out.as_str(), self.err.as_str()), (0, "", ""));
     }
 
-    /// Why the prompt does not go out.
+    /// The reason why the prompt is held back.
     #[track_caller]
     pub(crate) fn reason(&self) -> String {
         let said = self.json();
@@ -40,7 +40,7 @@ impl Said {
         said["reason"].as_str().expect("a reason").to_owned()
     }
 
-    /// What the person is told while it goes on.
+    /// The warning that the user sees while the agent goes on.
     #[track_caller]
     pub(crate) fn warning(&self) -> String {
         let said = self.json();
@@ -54,7 +54,7 @@ impl Said {
     }
 }
 
-pub(crate) struct Hand {
+pub(crate) struct HandOpenedAgent {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
@@ -63,18 +63,18 @@ pub(crate) struct Hand {
     config: PathBuf,
 }
 
-impl Hand {
-    pub(crate) fn open(lab: &Lab) -> Self {
+impl HandOpenedAgent {
+    pub(crate) fn open(lab: &TestEnvironment) -> Self {
         Self::open_with(lab, &command(lab), &[])
     }
 
-    /// One whose hooks are this command, with these variables.
-    pub(crate) fn open_with(lab: &Lab, hook: &str, env: &[(&str, &str)]) -> Self {
+    /// Opens an agent whose hooks are this command, with these variables.
+    pub(crate) fn open_with(lab: &TestEnvironment, hook: &str, env: &[(&str, &str)]) -> Self {
         Self::open_as(lab, "claude", hook, env)
     }
 
-    /// The same with another name.
-    pub(crate) fn open_as(lab: &Lab, name: &str, hook: &str, env: &[(&str, &str)]) -> Self {
+    /// Like [`Self::open_with`], under another program name.
+    pub(crate) fn open_as(lab: &TestEnvironment, name: &str, hook: &str, env: &[(&str, &str)]) -> Self {
         std::fs::create_dir_all(lab.home()).unwrap();
         set_mode(&lab.home(), 0o700);
         let program = lab.dir().join(name);
@@ -98,7 +98,7 @@ impl Hand {
     }
 
     /// An event of a conversation, as Claude Code writes it.
-    pub(crate) fn event(&mut self, id: &str, name: &str, more: Value) -> Said {
+    pub(crate) fn event(&mut self, id: &str, name: &str, more: Value) -> HookOutput {
         let mut event = json!({
             "session_id": id,
             "transcript_path": self.config.join("projects/-w").join(format!("{id}.jsonl")),
@@ -109,21 +109,21 @@ impl Hand {
         self.hook(event.to_string().as_bytes())
     }
 
-    pub(crate) fn start(&mut self, how: &str) -> Said {
+    pub(crate) fn start(&mut self, how: &str) -> HookOutput {
         self.event(ID, "SessionStart", json!({"source": how}))
     }
 
-    pub(crate) fn prompt(&mut self) -> Said {
+    pub(crate) fn prompt(&mut self) -> HookOutput {
         self.event(ID, "UserPromptSubmit", json!({"prompt": "go on"}))
     }
 
-    /// Calls the hook with anything.
-    pub(crate) fn hook(&mut self, event: &[u8]) -> Said {
+    /// Calls the hook with any bytes.
+    pub(crate) fn hook(&mut self, event: &[u8]) -> HookOutput {
         let file = self.send(event);
         self.heard(&file)
     }
 
-    /// The same without waiting for its end.
+    /// Sends an event without waiting for the end of its hook.
     pub(crate) fn send(&mut self, event: &[u8]) -> PathBuf {
         self.count += 1;
         let file = self.dir.join(self.count.to_string());
@@ -132,34 +132,34 @@ impl Hand {
         file
     }
 
-    pub(crate) fn heard(&mut self, file: &Path) -> Said {
+    pub(crate) fn heard(&mut self, file: &Path) -> HookOutput {
         let mut code = String::new();
         self.stdout.read_line(&mut code).unwrap();
         let read = |end: &str| {
             std::fs::read_to_string(file.with_extension(end))
-                .expect("what the hook said")
+                .expect("the output of the hook")
                 .trim_end()
                 .to_owned()
         };
-        Said { code: code.trim().parse().expect("an exit code"), out: read("out"), err: read("err") }
+        HookOutput { code: code.trim().parse().expect("an exit code"), out: read("out"), err: read("err") }
     }
 
-    /// It is gone, without a word.
+    /// Kills the agent, without a word from its hooks.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 }
 
-impl Drop for Hand {
+impl Drop for HandOpenedAgent {
     fn drop(&mut self) {
         drop(self.stdin.take());
         let _ = self.child.wait();
     }
 }
 
-/// What a hook is, as it is installed.
-pub(crate) fn command(lab: &Lab) -> String {
+/// The hook command, as it is installed.
+pub(crate) fn command(lab: &TestEnvironment) -> String {
     let berth = env!("CARGO_BIN_EXE_berth");
     format!(
         "exec '{berth}' hook claude --home '{}' --config '{}'",
@@ -169,7 +169,7 @@ pub(crate) fn command(lab: &Lab) -> String {
 }
 
 /// The records there are.
-pub(crate) fn records(lab: &Lab) -> Vec<Value> {
+pub(crate) fn records(lab: &TestEnvironment) -> Vec<Value> {
     let dir = lab.home().join("holders");
     let mut found: Vec<Value> = std::fs::read_dir(dir)
         .into_iter()

@@ -1,4 +1,4 @@
-//! What agents tell through `berth hook`, the guard, and `berth setup claude|codex`.
+//! Events that agents report through `berth hook`, the guard, and `berth setup claude|codex`.
 //!
 //! The agent is a shell under the name `claude`, which calls the real program as Claude Code does.
 

@@ -1,4 +1,4 @@
-//! `berth setup claude|codex`.
+//! `berth setup claude|codex`: installs hooks, repairs and removes them, and leaves the user's own settings alone.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -6,19 +6,19 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use berth_harness::{Lab, Said};
+use berth_harness::{CommandOutput, TestEnvironment};
 
-use crate::hooks::hand::{Hand, ID, records, set_mode};
+use crate::hooks::hand::{HandOpenedAgent, ID, records, set_mode};
 
-struct Place {
-    lab: Lab,
+struct HookSetupFixture {
+    lab: TestEnvironment,
     claude: PathBuf,
     codex: PathBuf,
 }
 
-impl Place {
+impl HookSetupFixture {
     fn new() -> Self {
-        let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+        let lab = TestEnvironment::new(env!("CARGO_BIN_EXE_berth"));
         let (claude, codex) = (lab.dir().join("claude-config"), lab.dir().join("codex-home"));
         for dir in [&claude, &codex] {
             std::fs::create_dir_all(dir).unwrap();
@@ -26,11 +26,11 @@ impl Place {
         Self { lab, claude, codex }
     }
 
-    fn setup(&self, args: &[&str]) -> Said {
+    fn setup(&self, args: &[&str]) -> CommandOutput {
         let mut command = self.lab.command([&["setup"], args].concat());
         command.env("CLAUDE_CONFIG_DIR", &self.claude).env("CODEX_HOME", &self.codex);
         let output = command.output().unwrap();
-        Said {
+        CommandOutput {
             code: output.status.code().unwrap(),
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),
@@ -38,14 +38,14 @@ impl Place {
     }
 
     #[track_caller]
-    fn ok(&self, args: &[&str]) -> Said {
+    fn ok(&self, args: &[&str]) -> CommandOutput {
         let said = self.setup(args);
         assert_eq!(said.code, 0, "{said:?}");
         said
     }
 }
 
-/// All files below a directory, with what they are.
+/// All files below a directory, with mode and contents.
 fn tree(dir: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut places = vec![dir.to_owned()];
@@ -69,7 +69,7 @@ fn tree(dir: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
 
 #[test]
 fn claude_gets_a_plugin_and_its_settings_stay_byte_for_byte() {
-    let place = Place::new();
+    let place = HookSetupFixture::new();
     let settings = "{\n   \"theme\" : \"dark\",\"hooks\":{ \"Stop\":[] } }   \n\n";
     std::fs::write(place.claude.join("settings.json"), settings).unwrap();
     let before = tree(&place.claude);
@@ -96,8 +96,8 @@ fn claude_gets_a_plugin_and_its_settings_stay_byte_for_byte() {
 }
 
 #[test]
-fn d14_what_is_set_up_is_called_and_works_with_other_variables_in_the_hook() {
-    let place = Place::new();
+fn d14_an_installed_hook_is_called_and_works_with_other_variables_in_its_environment() {
+    let place = HookSetupFixture::new();
     place.ok(&["claude"]);
     let text = std::fs::read(place.claude.join("skills/berth/hooks/hooks.json")).unwrap();
     let hooks: serde_json::Value = serde_json::from_slice(&text).unwrap();
@@ -108,7 +108,7 @@ fn d14_what_is_set_up_is_called_and_works_with_other_variables_in_the_hook() {
     std::os::unix::fs::symlink("/bin/sh", bin.join("sh")).unwrap();
     let bin = bin.to_str().unwrap();
     let odd = [("HOME", "/nowhere"), ("TMPDIR", "/nowhere"), ("PATH", bin), ("XDG_STATE_HOME", "/no")];
-    let mut hand = Hand::open_with(&place.lab, command, &odd);
+    let mut hand = HandOpenedAgent::open_with(&place.lab, command, &odd);
     hand.prompt().is_quiet();
     assert_eq!(records(&place.lab)[0]["conversation_id"], ID);
     // I3: berth went away, and came back elsewhere.
@@ -117,11 +117,11 @@ fn d14_what_is_set_up_is_called_and_works_with_other_variables_in_the_hook() {
     std::os::unix::fs::symlink("/no/such/berth", &link).unwrap();
     hand.prompt().is_quiet();
     place.lab.berth(["setup", "codex", "--dry-run"]);
-    assert!(place.lab.berth(["doctor"]).out.contains("leads nowhere"));
+    assert!(place.lab.berth(["doctor"]).out.contains("is a broken link"));
     let set_up = tree(&place.claude);
     let shown = place.ok(&["claude", "--dry-run"]);
     assert!(shown.err.contains("would make the link") && !link.exists(), "{}", shown.err);
-    // All files are as they should be, and what they call is not.
+    // All files are as they should be, but the program they call is gone.
     let mended = place.ok(&["claude"]);
     assert!(mended.err.contains("made the link"), "{}", mended.err);
     assert_eq!(tree(&place.claude), set_up);
@@ -132,19 +132,19 @@ fn d14_what_is_set_up_is_called_and_works_with_other_variables_in_the_hook() {
     assert_eq!(records(&place.lab)[0]["conversation_id"], ID);
     std::fs::remove_file(&link).unwrap();
     place.ok(&["claude", "--remove"]);
-    assert!(!link.is_symlink(), "what is taken away makes nothing");
+    assert!(!link.is_symlink(), "a removal makes no link");
 }
 
 #[test]
 fn d14_a_berth_that_is_called_by_a_link_is_called_by_it_again() {
-    let place = Place::new();
+    let place = HookSetupFixture::new();
     let bin = place.lab.dir().join("bin");
     std::fs::create_dir_all(&bin).unwrap();
     let linked = bin.join("berth");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_berth"), &linked).unwrap();
     let path = format!("{}:/usr/bin:/bin", bin.display());
     let link = place.lab.home().join("hooks/berth");
-    // By its whole path, by its name, and by a path from where it is.
+    // The program is called by its whole path, by its name, and by a relative path.
     for (called, by) in [(linked.to_str().unwrap(), &linked), ("berth", &linked)] {
         let mut command = Command::new(&linked);
         command.arg0(called).args(["setup", "claude"]).env("PATH", &path);
@@ -157,8 +157,8 @@ fn d14_a_berth_that_is_called_by_a_link_is_called_by_it_again() {
 }
 
 #[test]
-fn a_plugin_of_somebodys_own_that_has_our_name_is_theirs() {
-    let place = Place::new();
+fn a_plugin_of_the_user_that_has_our_name_is_left_alone() {
+    let place = HookSetupFixture::new();
     let manifest = place.claude.join("skills/berth/.claude-plugin/plugin.json");
     std::fs::create_dir_all(manifest.parent().unwrap()).unwrap();
     std::fs::write(&manifest, r#"{"name":"berth","version":"1","author":{"name":"ada"}}"#).unwrap();
@@ -170,15 +170,15 @@ fn a_plugin_of_somebodys_own_that_has_our_name_is_theirs() {
 }
 
 #[test]
-fn i4_what_is_set_up_by_half_is_made_whole_and_what_is_not_ours_is_left_alone() {
-    let place = Place::new();
+fn i4_a_half_done_setup_is_completed_and_foreign_files_are_left_alone() {
+    let place = HookSetupFixture::new();
     place.ok(&["claude"]);
     let whole = tree(&place.claude);
     let hooks = place.claude.join("skills/berth/hooks/hooks.json");
     std::fs::remove_file(&hooks).unwrap();
     place.ok(&["claude"]);
     assert_eq!(tree(&place.claude), whole);
-    // An older version's.
+    // Hooks of an older version.
     let text = std::fs::read_to_string(&hooks).unwrap();
     std::fs::write(&hooks, text.replace("\"Stop\"", "\"Notification2\"")).unwrap();
     let said = place.ok(&["claude", "--dry-run"]);
@@ -203,7 +203,7 @@ fn i4_what_is_set_up_by_half_is_made_whole_and_what_is_not_ours_is_left_alone() 
 
 #[test]
 fn settings_that_are_not_json_are_refused_and_untouched() {
-    let place = Place::new();
+    let place = HookSetupFixture::new();
     let bad = "{\"hooks\": // mine\n";
     std::fs::write(place.claude.join("settings.json"), bad).unwrap();
     std::fs::write(place.codex.join("hooks.json"), bad).unwrap();
@@ -225,11 +225,11 @@ fn settings_that_are_not_json_are_refused_and_untouched() {
 }
 
 #[test]
-fn codex_is_set_up_around_what_a_person_wrote_and_taken_away_byte_for_byte() {
+fn codex_is_set_up_around_the_users_settings_and_removed_byte_for_byte() {
     let texts = ["", "model = \"x\"\n", "# mine\n[tui]\nx = 1", "\n\n[a]\n[[hooks.Stop]]\nhooks = []\n"];
     for (config, own_hooks) in texts.iter().flat_map(|text| [(text, false), (text, true)]) {
-        let place = Place::new();
-        // Kept elsewhere, and read by a group.
+        let place = HookSetupFixture::new();
+        // The config is kept elsewhere, and can be read by a group.
         let kept = place.lab.dir().join("dotfiles.toml");
         std::fs::write(&kept, config).unwrap();
         set_mode(&kept, 0o640);
@@ -255,8 +255,8 @@ fn codex_is_set_up_around_what_a_person_wrote_and_taken_away_byte_for_byte() {
 }
 
 #[test]
-fn what_was_made_for_codex_goes_away_whole() {
-    let place = Place::new();
+fn everything_made_for_codex_is_removed_again() {
+    let place = HookSetupFixture::new();
     place.ok(&["codex"]);
     assert_eq!(tree(&place.codex).len(), 2);
     place.ok(&["codex", "--remove"]);
@@ -265,7 +265,7 @@ fn what_was_made_for_codex_goes_away_whole() {
 
 #[test]
 fn a_notify_of_the_persons_own_stays() {
-    let place = Place::new();
+    let place = HookSetupFixture::new();
     let config = "notify = [\"mine\"]\n";
     std::fs::write(place.codex.join("config.toml"), config).unwrap();
     let said = place.ok(&["codex"]);
@@ -275,12 +275,12 @@ fn a_notify_of_the_persons_own_stays() {
 }
 
 #[test]
-fn what_codex_or_a_person_put_between_the_marks_stays() {
+fn settings_that_codex_or_a_user_put_between_the_marks_stay() {
     let theirs = "model = \"x\"\n\n[projects.\"/w\"]\ntrust_level = \"trusted\"\n";
     let own_hook = "[[hooks.Stop]]\n[[hooks.Stop.hooks]]\ntype = \"command\"\ncommand = \"mine\"\n";
     let state = "[hooks.state]\nx = 1\n";
     for has_end in [true, false] {
-        let place = Place::new();
+        let place = HookSetupFixture::new();
         let config = place.codex.join("config.toml");
         std::fs::write(place.codex.join("hooks.json"), "{\"hooks\":{\"Stop\":[]}}").unwrap();
         let before = if has_end { "[tui]\nx = 1\n" } else { "[tui]\nx = 1" };
@@ -305,7 +305,7 @@ fn what_codex_or_a_person_put_between_the_marks_stays() {
 
 #[test]
 fn a_config_that_was_made_for_codex_stays_once_something_else_is_in_it() {
-    let place = Place::new();
+    let place = HookSetupFixture::new();
     place.ok(&["codex"]);
     let config = place.codex.join("config.toml");
     let text = std::fs::read_to_string(&config).unwrap();

@@ -1,29 +1,29 @@
-//! What is noted, and what a hook must never do.
+//! The records that hooks write, and the things a hook must never do.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use berth_harness::{Lab, signal, wait_until};
+use berth_harness::{TestEnvironment, signal, wait_until};
 use berth_host::lock::LockFile;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::hooks::hand::{Hand, ID, command, records, set_mode};
+use crate::hooks::hand::{HandOpenedAgent, ID, command, records, set_mode};
 
 /// How long an agent waits for a hook of ours.
 const AGENTS_PATIENCE: Duration = Duration::from_secs(10);
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
 #[test]
 fn g8_the_record_follows_a_process_from_one_conversation_to_the_next() {
     let lab = lab();
-    let mut hand = Hand::open(&lab);
+    let mut hand = HandOpenedAgent::open(&lab);
     hand.start("startup").is_quiet();
-    let record = |lab: &Lab| records(lab).remove(0);
+    let record = |lab: &TestEnvironment| records(lab).remove(0);
     let first = record(&lab);
     assert_eq!(
         (first["conversation_id"].as_str(), first["pid"].as_u64()),
@@ -45,7 +45,7 @@ fn g8_the_record_follows_a_process_from_one_conversation_to_the_next() {
     assert_eq!(record(&lab)["ended"], "clear");
     hand.event("other", "SessionStart", json!({"source": "clear"})).is_quiet();
     assert_eq!((record(&lab)["conversation_id"].as_str(), record(&lab).get("ended")), (Some("other"), None));
-    // A start that was missed.
+    // The start of this conversation was missed.
     hand.event("third", "UserPromptSubmit", json!({"prompt": "go on"})).is_quiet();
     assert_eq!(record(&lab)["conversation_id"], "third");
     assert_eq!(records(&lab).len(), 1);
@@ -54,9 +54,9 @@ fn g8_the_record_follows_a_process_from_one_conversation_to_the_next() {
 #[test]
 fn g8_an_agent_that_an_agent_starts_has_a_record_of_its_own() {
     let lab = lab();
-    let mut outer = Hand::open(&lab);
+    let mut outer = HandOpenedAgent::open(&lab);
     outer.start("startup").is_quiet();
-    // As a tool of the outer one: it has the outer one's pid in its environment.
+    // The inner agent is a tool of the outer one: it has the outer one's pid in its environment.
     let outer_pid = outer.pid().to_string();
     let event = lab.dir().join("inner");
     let inner = json!({"session_id": "inner", "hook_event_name": "SessionStart", "source": "startup"});
@@ -66,7 +66,8 @@ fn g8_an_agent_that_an_agent_starts_has_a_record_of_its_own() {
         lab.dir().join("claude").display(),
         event.display()
     );
-    let mut middle = Hand::open_with(&lab, &nested, &[("INNER", &command(&lab)), ("CLAUDE_PID", &outer_pid)]);
+    let mut middle =
+        HandOpenedAgent::open_with(&lab, &nested, &[("INNER", &command(&lab)), ("CLAUDE_PID", &outer_pid)]);
     middle.hook(b"").is_quiet();
     let found = records(&lab);
     let of = |id: &str| found.iter().find(|record| record["conversation_id"] == id).expect("a record");
@@ -76,26 +77,26 @@ fn g8_an_agent_that_an_agent_starts_has_a_record_of_its_own() {
 }
 
 #[test]
-fn g8_a_pid_that_is_not_above_the_hook_is_nobodys_word() {
+fn g8_a_pid_that_is_not_an_ancestor_of_the_hook_is_ignored() {
     let lab = lab();
-    let mut hand = Hand::open_with(&lab, &format!("export CLAUDE_PID=1; {}", command(&lab)), &[]);
+    let mut hand = HandOpenedAgent::open_with(&lab, &format!("export CLAUDE_PID=1; {}", command(&lab)), &[]);
     hand.start("startup").is_quiet();
     assert_eq!(records(&lab)[0]["pid"].as_u64(), Some(hand.pid().into()));
 }
 
 #[test]
-fn g8_a_hook_whose_agent_is_gone_is_nobodys_and_who_is_left_above_it_is_let_be() {
+fn g8_a_hook_whose_agent_is_gone_writes_no_record_and_its_other_ancestors_are_left_alone() {
     let lab = lab();
     for agent in ["claude", "codex"] {
-        // As what an orphan comes to, or a terminal that somebody types the command in.
+        // The hook's parent may be the process that adopts orphans, or a terminal in which a user types the command.
         let hook = command(&lab).replace("hook claude", &format!("hook {agent}"));
         let hook = format!("unset CLAUDE_PID; {hook}");
-        let mut innocent = Hand::open_as(&lab, "multiplexer", &hook, &[]);
+        let mut innocent = HandOpenedAgent::open_as(&lab, "multiplexer", &hook, &[]);
         innocent.start("startup").is_quiet();
         innocent.prompt().is_quiet();
         innocent.event(ID, "Stop", json!({})).is_quiet();
         assert_eq!(records(&lab).len(), 0, "{agent}: {:?}", records(&lab));
-        let mut real = Hand::open_as(&lab, agent, &hook, &[]);
+        let mut real = HandOpenedAgent::open_as(&lab, agent, &hook, &[]);
         real.prompt().is_quiet();
         assert_eq!(records(&lab)[0]["pid"].as_u64(), Some(real.pid().into()), "{agent}");
         real.event(ID, "SessionEnd", json!({"reason": "other"})).is_quiet();
@@ -106,19 +107,19 @@ fn g8_a_hook_whose_agent_is_gone_is_nobodys_and_who_is_left_above_it_is_let_be()
 #[test]
 fn i4_a_hook_that_panics_is_quiet_and_one_that_is_killed_blocks_no_prompt() {
     let lab = lab();
-    let broken = |deed: &str| Hand::open_with(&lab, &command(&lab), &[("BERTH_KILLPOINT", deed)]);
+    let broken = |deed: &str| HandOpenedAgent::open_with(&lab, &command(&lab), &[("BERTH_KILLPOINT", deed)]);
     broken("panic:hook").prompt().is_quiet();
     let killed = broken("hook").prompt();
-    // Agents take 2 for a word of the hook's, and everything else for its own trouble.
+    // Agents take exit code 2 for a refusal by the hook, and every other code for a failure of the hook itself.
     assert_eq!((killed.code, killed.out.as_str()), (128 + 9, ""), "{killed:?}");
-    // Neither is in the way of whoever comes next.
-    Hand::open(&lab).prompt().is_quiet();
+    // Neither is in the way of the next agent.
+    HandOpenedAgent::open(&lab).prompt().is_quiet();
 }
 
 #[test]
-fn i4_a_lock_that_somebody_holds_and_an_event_that_never_ends_hold_up_nothing() {
+fn i4_a_lock_that_is_held_and_an_event_that_never_ends_hold_up_no_hook() {
     let lab = lab();
-    let mut hand = Hand::open(&lab);
+    let mut hand = HandOpenedAgent::open(&lab);
     hand.start("startup").is_quiet();
     let lock = LockFile::open_or_create(&lab.home().join("holders/lock")).unwrap();
     assert!(lock.try_exclusive().unwrap());
@@ -132,7 +133,7 @@ fn i4_a_lock_that_somebody_holds_and_an_event_that_never_ends_hold_up_nothing() 
     hook.args(["hook", "claude", "--home"]).arg(lab.home());
     hook.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut hook = hook.spawn().unwrap();
-    // It says something, and never that this was all.
+    // The event begins, and never ends.
     let mut input = hook.stdin.take().unwrap();
     input.write_all(b"{\"session_id\":\"x\",").unwrap();
     let ended = hook.wait_with_output().unwrap();
@@ -168,7 +169,7 @@ fn i4_a_keeper_that_is_stuck_holds_up_nothing() {
 #[test]
 fn i4_whatever_comes_in_a_prompt_goes_out_and_nothing_is_printed() {
     let lab = lab();
-    let mut hand = Hand::open(&lab);
+    let mut hand = HandOpenedAgent::open(&lab);
     let long = format!("{{\"session_id\":\"{}\",\"hook_event_name\":\"Stop\"}}", "x".repeat(1000));
     let huge = [b"{\"session_id\":\"".as_slice(), &vec![b'x'; 17 << 20], b"\"}"].concat();
     let odd: [&[u8]; 9] = [
@@ -187,19 +188,19 @@ fn i4_whatever_comes_in_a_prompt_goes_out_and_nothing_is_printed() {
     }
     assert_eq!(records(&lab).len(), 0);
     let nowhere = format!("exec '{}' hook claude --home /no/such/directory", env!("CARGO_BIN_EXE_berth"));
-    Hand::open_with(&lab, &nowhere, &[]).prompt().is_quiet();
+    HandOpenedAgent::open_with(&lab, &nowhere, &[]).prompt().is_quiet();
     // Options of a later version, and a berth that is gone.
-    Hand::open_with(&lab, &format!("{} --tomorrow x", command(&lab)), &[]).prompt().is_quiet();
+    HandOpenedAgent::open_with(&lab, &format!("{} --tomorrow x", command(&lab)), &[]).prompt().is_quiet();
     assert_eq!(records(&lab).len(), 1);
 }
 
 #[test]
 fn i4_a_state_directory_that_cannot_be_used_holds_up_nothing() {
     let lab = lab();
-    let mut hand = Hand::open(&lab);
+    let mut hand = HandOpenedAgent::open(&lab);
     set_mode(&lab.home(), 0o755);
     hand.prompt().is_quiet();
-    assert!(!lab.home().join("holders").exists(), "something was written where everybody looks");
+    assert!(!lab.home().join("holders").exists(), "a record was written where every command reads it");
     set_mode(&lab.home(), 0o700);
     std::fs::write(lab.home().join("holders"), "not a directory").unwrap();
     hand.prompt().is_quiet();
@@ -208,7 +209,7 @@ fn i4_a_state_directory_that_cannot_be_used_holds_up_nothing() {
 #[test]
 fn i4_records_that_are_damaged_are_passed_over_kept_and_reported() {
     let lab = lab();
-    let mut hand = Hand::open(&lab);
+    let mut hand = HandOpenedAgent::open(&lab);
     hand.start("startup").is_quiet();
     let bad = lab.home().join("holders/claude.7.7.json");
     std::fs::write(&bad, "{\"kind\":").unwrap();
@@ -219,7 +220,7 @@ fn i4_records_that_are_damaged_are_passed_over_kept_and_reported() {
 }
 
 #[test]
-fn d14_the_same_records_are_used_whatever_the_hooks_own_variables_say() {
+fn d14_hooks_use_the_same_records_whatever_their_own_variables_say() {
     let lab = lab();
     let link = lab.dir().join("linked");
     std::os::unix::fs::symlink(std::path::Path::new(env!("CARGO_BIN_EXE_berth")).parent().unwrap(), &link)
@@ -233,18 +234,18 @@ fn d14_the_same_records_are_used_whatever_the_hooks_own_variables_say() {
     let env: Vec<(&str, &str)> = ["HOME", "TMPDIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"]
         .map(|name| (name, elsewhere.as_str()))
         .to_vec();
-    let mut odd = Hand::open_with(&lab, &through, &env);
+    let mut odd = HandOpenedAgent::open_with(&lab, &through, &env);
     odd.start("startup").is_quiet();
     assert_eq!(records(&lab).len(), 1);
     assert!(!std::path::Path::new(&elsewhere).exists());
-    let reason = Hand::open(&lab).prompt().reason();
+    let reason = HandOpenedAgent::open(&lab).prompt().reason();
     assert!(reason.contains(&format!("pid {}", odd.pid())), "{reason}");
 }
 
 #[test]
 fn e13_nothing_that_was_said_and_no_secret_is_on_disk() {
     let lab = lab();
-    let mut hand = Hand::open(&lab);
+    let mut hand = HandOpenedAgent::open(&lab);
     let secret = "sk-ant-REDACT0123456789abcdef";
     hand.event(ID, "UserPromptSubmit", json!({"prompt": format!("the key is {secret}")})).is_quiet();
     let asks = json!({"tool_name": "Bash", "tool_input": {"command": format!("curl --token {secret} x")}});

@@ -1,17 +1,17 @@
 //! Other hosts through the gateway.
 
-use berth_harness::{Gateway, Hosts, wait_until};
+use berth_harness::{GatewayProcess, TestHostPair, wait_until};
 use serde_json::json;
 
 use crate::hosts::added;
 
-fn served(hosts: &Hosts) -> Gateway {
+fn served(hosts: &TestHostPair) -> GatewayProcess {
     hosts.configure();
     hosts.here.serve()
 }
 
 #[test]
-fn what_can_be_asked_here_can_be_asked_there() {
+fn requests_of_this_host_work_on_another_host() {
     let hosts = added();
     let id = hosts.there.start_with(&["--name", "fix"], &["hang"]);
     let gateway = served(&hosts);
@@ -22,7 +22,7 @@ fn what_can_be_asked_here_can_be_asked_there() {
     gateway.get("/v1/hosts/box/sessions/nobody").problem(404, "not-found");
     gateway.get("/v1/hosts/other/sessions").problem(404, "not-found");
     gateway.get("/v1/hosts/box/hosts").problem(400, "usage");
-    // Many at a time, on few connections.
+    // Many requests at a time, on few connections.
     std::thread::scope(|scope| {
         let asking: Vec<_> = (0..16)
             .map(|_| scope.spawn(|| gateway.get("/v1/hosts/box/sessions/fix").ok()["id"].clone()))
@@ -46,7 +46,7 @@ fn a_host_that_is_away_is_503_and_the_gateway_serves_on() {
 }
 
 /// Asks the gateway from inside of a session on this host, which was started with these options: status and body.
-fn from_inside(hosts: &Hosts, options: &[&str], method: &str, path: &str) -> String {
+fn from_inside(hosts: &TestHostPair, options: &[&str], method: &str, path: &str) -> String {
     let told = hosts.here.dir().join("told");
     let _ = std::fs::remove_file(&told);
     let script = format!(
@@ -56,11 +56,11 @@ fn from_inside(hosts: &Hosts, options: &[&str], method: &str, path: &str) -> Str
     );
     hosts.ok(&[&["run", "-d"], options, &["--", "sh", "-c", &script]].concat());
     wait_until("it to have asked", || told.exists());
-    std::fs::read_to_string(&told).expect("what it was told")
+    std::fs::read_to_string(&told).expect("the answer it got")
 }
 
 #[test]
-fn an_agent_may_on_another_host_what_its_grant_says_and_no_more() {
+fn an_agent_has_the_rights_of_its_grant_on_another_host_and_no_more() {
     let hosts = added();
     hosts.there.start_with(&["--name", "fix"], &["hang"]);
     let _gateway = served(&hosts);
@@ -78,7 +78,7 @@ fn an_agent_may_on_another_host_what_its_grant_says_and_no_more() {
 }
 
 #[test]
-fn what_lets_somebody_in_is_made_on_the_host_itself() {
+fn tokens_and_login_links_are_made_only_on_the_host_itself() {
     let hosts = added();
     let gateway = served(&hosts);
     let asked = [
@@ -110,18 +110,19 @@ fn a_terminal_of_another_host_is_typed_into_through_the_gateway() {
     terminal.wait_for("from afar");
     assert_eq!(hosts.there.show(&id)["cols"], 100);
     terminal.close();
-    wait_until("nobody types", || hosts.there.show(&id)["writer"].is_null());
+    wait_until("no client types", || hosts.there.show(&id)["writer"].is_null());
     assert_eq!(hosts.there.show(&id)["state"], "running");
 }
 #[test]
-fn a_gateway_that_is_killed_while_it_follows_another_host_leaves_nobody_there() {
+fn a_gateway_that_is_killed_while_it_follows_another_host_leaves_no_process_there() {
     let hosts = added();
     hosts.there.start_with(&["--name", "far"], &["say:ready", "hang"]);
     let mut gateway = served(&hosts);
     let mut events = gateway.events("/v1/hosts/box/sessions/far/events", &[]);
     assert!(events.next().is_some(), "it follows");
     gateway.kill();
-    // The lab of the other host fails if somebody of it is left, sooner than the next sign of life would tell them.
+    // The lab of the other host fails if a process of it is left; that check comes before the
+    // next keep-alive would notice.
 }
 
 #[test]
@@ -143,7 +144,7 @@ fn a_send_token_starts_on_another_host_no_session_in_a_directory_that_its_owner_
 }
 
 #[test]
-fn what_is_remembered_of_a_host_has_no_secrets_of_its_command_lines() {
+fn the_remembered_list_of_a_host_has_no_secrets_of_its_command_lines() {
     const SECRET: &str = "hunter2-not-to-be-seen";
     let hosts = added();
     let script = format!("exec {} hang", hosts.there.agent());
@@ -152,7 +153,7 @@ fn what_is_remembered_of_a_host_has_no_secrets_of_its_command_lines() {
     let listed = hosts.ok(&["ls", "--hosts", "--json"]);
     assert!(listed.contains("fix"), "{listed}");
     let file = hosts.here.home().join("hosts/box.known");
-    let remembered = std::fs::read_to_string(&file).expect("what was remembered");
+    let remembered = std::fs::read_to_string(&file).expect("the remembered list");
     assert!(remembered.contains("\"***\"") && !remembered.contains(SECRET), "{remembered}");
     let gateway = served(&hosts);
     let secret = hosts.here.ok(["token", "new", "--scope", "read", "--name", "r"]);

@@ -1,16 +1,16 @@
-//! A host whose berth is somebody else's program.
+//! A host whose berth is a hostile program.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use berth_harness::{Gateway, wait_until};
+use berth_harness::{GatewayProcess, wait_until};
 use serde_json::Value;
 
-use crate::hosts::{Hosts, strangers};
+use crate::hosts::{TestHostPair, strangers};
 
-/// Answers every request but the first with a page that would like to be one of the gateway's own, and writes down the id
-/// of each request. Its sessions are what is in a file.
+/// A stand-in for berth on the other host. It answers every request but the first with a page that would like to be one
+/// of the gateway's own, and writes down the id of each request. The list of its sessions is in a file.
 const STAND_IN: &str = r#"#!/bin/sh
 cr=$(printf '\r')
 while IFS= read -r line; do
@@ -18,13 +18,13 @@ while IFS= read -r line; do
     case "$line" in
     "GET /healthz "*) answer=health ;;
     "GET /v1/sessions?"*) answer=list ;;
-    "GET /v1/whoami "*) answer=nobody ;;
+    "GET /v1/whoami "*) answer=no-token ;;
     "GET "*) answer=page ;;
     [Xx]-[Rr]equest-[Ii]d:*) echo "${line#*: }" >>TOLD ;;
     "")
         case $answer in
         health) printf 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 17\r\n\r\n{"version":"9.9"}' ;;
-        nobody) printf 'HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n' ;;
+        no-token) printf 'HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n' ;;
         list) printf 'HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n' "$(wc -c <LIST)" && cat LIST ;;
         page)
             printf 'HTTP/1.1 200 OK\r\nContent-Type: KIND\r\nContent-Security-Policy: script-src *\r\n'
@@ -39,8 +39,8 @@ while IFS= read -r line; do
 done
 "#;
 
-/// A gateway that knows a host whose program answers with bytes of this type, and where that writes.
-fn hostile(kind: &str) -> (Hosts, Gateway, PathBuf) {
+/// A gateway that knows a host whose program answers with bytes of this type; also the file of request ids.
+fn hostile(kind: &str) -> (TestHostPair, GatewayProcess, PathBuf) {
     let hosts = strangers();
     let (program, told) = (hosts.here.dir().join("theirs"), hosts.here.dir().join("told"));
     let text = STAND_IN.replace("KIND", kind).replace("TOLD", &told.display().to_string());
@@ -54,7 +54,7 @@ fn hostile(kind: &str) -> (Hosts, Gateway, PathBuf) {
 }
 
 #[test]
-fn whoever_runs_another_host_gets_no_page_and_no_script_into_the_gateways_origin() {
+fn a_hostile_host_gets_no_page_and_no_script_into_the_gateways_origin() {
     for kind in ["text/html", "text/javascript", "image/svg+xml", "TEXT/HTML ; charset=utf-8"] {
         let (_hosts, gateway, _) = hostile(kind);
         let reply = gateway.get("/v1/hosts/box/anything");
@@ -73,21 +73,21 @@ fn whoever_runs_another_host_gets_no_page_and_no_script_into_the_gateways_origin
         ] {
             assert_eq!(reply.header(name), None, "{name}");
         }
-        assert_eq!(reply.header("x-output-end"), Some("7"), "what the API tells comes through");
+        assert_eq!(reply.header("x-output-end"), Some("7"), "headers of the API come through");
     }
 }
 
-/// What the program of a hostile host says its sessions are.
-fn list_of(hosts: &Hosts) -> PathBuf {
+/// The list of sessions that the program of a hostile host sends.
+fn list_of(hosts: &TestHostPair) -> PathBuf {
     hosts.here.dir().join("list")
 }
 
 #[test]
-fn a_host_that_says_it_has_more_sessions_than_anybody_fills_neither_memory_nor_disk() {
+fn a_host_that_claims_too_many_sessions_fills_neither_memory_nor_disk() {
     let (hosts, gateway, _) = hostile("application/json");
     let known = hosts.here.home().join("hosts/box.known");
     let real = |number: usize| format!("{{\"id\":\"{number:012}\"}}");
-    // As small as a session can be written, names that are no ids, and then more than are kept.
+    // As small as a session can be written, names that are not valid ids, and then more than are kept.
     let empty = ["{}", r#"{"id":"../../x"}"#].map(str::to_owned).into_iter().cycle().take(200_000);
     let all: Vec<String> = empty.chain((0..2100).map(real)).collect();
     fs::write(list_of(&hosts), format!("{{\"sessions\":[{}]}}", all.join(","))).expect("a list");
@@ -99,12 +99,12 @@ fn a_host_that_says_it_has_more_sessions_than_anybody_fills_neither_memory_nor_d
     assert!(size < 8 << 20, "{size}");
     assert!(hosts.ok(&["hosts"]).contains("2100 sessions"), "all are counted");
 
-    // What each of them says is limited, too.
+    // The size of each session in the list is limited.
     let long = format!("{{\"sessions\":[{{\"id\":\"000000000000\",\"note\":\"{}\"}}]}}", "x".repeat(9 << 20));
     fs::write(list_of(&hosts), long).expect("a list");
     let said = hosts.ok(&["hosts"]);
-    assert!(said.contains("away") && said.contains("8388608 are the most"), "{said}");
-    assert_eq!(fs::metadata(&known).expect("what was known").len(), size);
+    assert!(said.contains("away") && said.contains("at most 8388608 are allowed"), "{said}");
+    assert_eq!(fs::metadata(&known).expect("the remembered list").len(), size);
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn a_request_has_one_id_here_and_there() {
     assert_eq!(told, [made, "mine-1".to_owned()]);
 }
 
-/// As a master that ssh leaves behind for the next connection does (`ControlPersist`).
+/// ssh leaves a master process behind for the next connection (`ControlPersist`).
 #[test]
-fn somebody_who_keeps_the_standard_error_of_ssh_open_holds_up_nobody() {
+fn a_process_that_keeps_the_standard_error_of_ssh_open_holds_up_no_request() {
     let hosts = crate::hosts::added();
     let dir = hosts.here.dir();
     let (script, stays) = (dir.join("leaving-ssh"), dir.join("stays"));
@@ -156,7 +156,7 @@ fn somebody_who_keeps_the_standard_error_of_ssh_open_holds_up_nobody() {
     let known = gateway.begin("GET", "/v1/hosts", &[], None).reply().ok();
     assert!(known["hosts"][0]["away"].is_null() && known["hosts"][0]["version"].is_string(), "{known}");
     assert!(stays.exists(), "it was there all the time");
-    // And one that gives no answer is away with what ssh said, though that stays open.
+    // A host that gives no answer counts as away, with the message of ssh, though that stays open.
     hosts.cut();
     wait_until("it to be away", || gateway.get("/v1/hosts").ok()["hosts"][0]["away"].is_string());
     fs::remove_file(&stays).expect("our own file");

@@ -4,21 +4,21 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use berth_harness::{Gateway, wait_until};
+use berth_harness::{GatewayProcess, wait_until};
 
-use crate::hosts::{Hosts, added};
+use crate::hosts::{TestHostPair, added};
 
 /// More than any test takes.
 const LONG_MS: &str = "3600000";
 
-/// Two hosts, and an ssh that writes a line for each time it is started, and then waits for a file if there is to be one.
-struct Counted {
-    hosts: Hosts,
+/// Two hosts, and an ssh that writes a line for each time it is started, and then waits for a file if one is named.
+struct SshCountFixture {
+    hosts: TestHostPair,
     starts: PathBuf,
     gate: PathBuf,
 }
 
-impl Counted {
+impl SshCountFixture {
     fn new() -> Self {
         let hosts = added();
         let dir = hosts.here.dir().to_owned();
@@ -36,7 +36,7 @@ impl Counted {
         Self { hosts, starts, gate }
     }
 
-    fn serve(&self, variables: &[(&str, &str)]) -> Gateway {
+    fn serve(&self, variables: &[(&str, &str)]) -> GatewayProcess {
         self.hosts.here.serve_in(&[], variables)
     }
 
@@ -45,14 +45,14 @@ impl Counted {
     }
 }
 
-/// The processes that a gateway started and that are there.
-fn children(gateway: &Gateway) -> Vec<String> {
+/// The live child processes of a gateway.
+fn children(gateway: &GatewayProcess) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{}/task", gateway.pid())).expect("it runs").flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
     lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-fn connections(gateway: &Gateway) -> u64 {
+fn connections(gateway: &GatewayProcess) -> u64 {
     let text = gateway.get("/metrics").text();
     let line = text.lines().find_map(|line| line.strip_prefix("berth_http_connections "));
     line.and_then(|count| count.parse().ok()).expect("a number")
@@ -60,7 +60,7 @@ fn connections(gateway: &Gateway) -> u64 {
 
 #[test]
 fn however_many_ask_about_the_hosts_each_host_is_asked_once() {
-    let counted = Counted::new();
+    let counted = SshCountFixture::new();
     let id = counted.hosts.there.start_with(&["--name", "fix"], &["hang"]);
     let gateway = counted.serve(&[("BERTH_ANSWER_AGE_MS", LONG_MS)]);
     fs::write(&counted.gate, "").expect("a file");
@@ -74,22 +74,22 @@ fn however_many_ask_about_the_hosts_each_host_is_asked_once() {
         let told = asked.reply().ok();
         assert_eq!(told["hosts"][0]["sessions"][0]["id"], id, "{told}");
     }
-    // And a moment later it is the same answer, which says how old it is.
+    // A moment later the gateway gives the cached answer, which says how old it is.
     let again = gateway.get("/v1/hosts").ok();
     assert!(again["age_ms"].is_u64() && again["hosts"][0]["age_ms"].is_u64(), "{again}");
     assert!(again["hosts"][0]["age_ms"].as_u64() >= again["age_ms"].as_u64(), "{again}");
     assert_eq!(counted.starts(), 1);
-    // Who asks only which hosts there are starts nothing.
+    // A request for the names of the hosts starts nothing.
     assert_eq!(gateway.get("/v1/hosts?names=true").ok()["hosts"][0]["name"], "box");
     assert_eq!(counted.starts(), 1);
-    // A host that was taken away is gone at once.
+    // A host that was removed is gone from the list at once.
     counted.hosts.ok(&["hosts", "rm", "box"]);
     assert_eq!(gateway.get("/v1/hosts").ok()["hosts"].as_array().map(Vec::len), Some(0));
 }
 
 #[test]
-fn what_is_known_of_the_hosts_is_asked_anew_when_it_is_too_old() {
-    let counted = Counted::new();
+fn a_cached_list_of_a_host_is_asked_for_anew_when_it_is_too_old() {
+    let counted = SshCountFixture::new();
     let gateway = counted.serve(&[("BERTH_ANSWER_AGE_MS", "0")]);
     for asked in 1..=3 {
         assert!(gateway.get("/v1/hosts").ok()["hosts"][0]["away"].is_null());
@@ -99,10 +99,10 @@ fn what_is_known_of_the_hosts_is_asked_anew_when_it_is_too_old() {
 
 #[test]
 fn a_line_serves_the_next_request_and_stays_while_it_may() {
-    let counted = Counted::new();
+    let counted = SshCountFixture::new();
     let gateway = counted.serve(&[("BERTH_IDLE_LINE_MS", LONG_MS)]);
     gateway.get("/v1/hosts/box/sessions").ok();
-    // It is given back behind the answer.
+    // The connection is given back after the answer.
     wait_until("its line to serve another request", || {
         let before = counted.starts();
         gateway.get("/v1/hosts/box/sessions").ok();
@@ -112,14 +112,14 @@ fn a_line_serves_the_next_request_and_stays_while_it_may() {
 }
 
 #[test]
-fn a_line_that_nobody_uses_is_given_back_though_nobody_asks_again() {
-    let counted = Counted::new();
+fn an_unused_connection_is_closed_without_a_further_request() {
+    let counted = SshCountFixture::new();
     let gateway = counted.serve(&[("BERTH_IDLE_LINE_MS", "300")]);
     gateway.get("/v1/hosts/box/sessions").ok();
     assert_eq!(counted.starts(), 1);
-    // Neither ssh nor what it left behind, and nobody asked for anything meanwhile.
+    // Neither ssh nor a process it left behind remains, and there was no request meanwhile.
     wait_until("the end of the line", || children(&gateway).is_empty());
-    // And that happens every time.
+    // The connection is closed every time.
     gateway.get("/v1/hosts/box/sessions").ok();
     assert_eq!(counted.starts(), 2);
     wait_until("the end of the next one", || children(&gateway).is_empty());

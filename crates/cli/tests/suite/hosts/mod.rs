@@ -1,4 +1,4 @@
-//! Other hosts, over a real ssh (see [`berth_harness::Hosts`]).
+//! Other hosts, over a real ssh (see [`berth_harness::TestHostPair`]).
 
 mod fleet;
 mod hostile;
@@ -6,18 +6,18 @@ mod lines;
 mod names;
 mod verbs;
 
-use berth_harness::{Hosts, Lab};
+use berth_harness::{TestEnvironment, TestHostPair};
 
-fn lab() -> Lab {
-    Lab::new(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// Two hosts, of which this one does not know the other.
-fn strangers() -> Hosts {
-    Hosts::new(lab(), lab())
+fn strangers() -> TestHostPair {
+    TestHostPair::new(lab(), lab())
 }
 
-/// The same with the other host added as `box`.
-fn added() -> Hosts {
+/// Two hosts, with the other one added as `box`.
+fn added() -> TestHostPair {
     strangers().added()
 }

@@ -10,7 +10,7 @@ use crate::hosts::added;
 fn every_verb_takes_a_session_of_another_host_by_the_name_that_the_list_shows() {
     let hosts = added();
     let id = hosts.there.start_with(&["--name", "fix"], &["say:hello there", "echo"]);
-    // The same name here is another session.
+    // A session of the same name on this host is another session.
     hosts.here.start_with(&["--name", "fix"], &["hang"]);
     hosts.there.wait_output("fix", "hello there");
     let shown: serde_json::Value =
@@ -41,7 +41,7 @@ fn every_verb_takes_a_session_of_another_host_by_the_name_that_the_list_shows() 
 }
 
 #[test]
-fn names_on_two_hosts_and_of_a_host_that_is_none_are_refused_and_say_what_to_do() {
+fn names_on_two_hosts_and_of_an_unknown_host_are_refused_with_a_hint() {
     let hosts = added();
     hosts.there.start_with(&["--name", "fix"], &["hang"]);
     hosts.here.start_with(&["--name", "mine"], &["hang"]);
@@ -64,7 +64,7 @@ fn names_on_two_hosts_and_of_a_host_that_is_none_are_refused_and_say_what_to_do(
 }
 
 #[test]
-fn who_leaves_a_session_of_another_host_is_told_the_way_back_from_here() {
+fn a_client_that_detaches_from_a_session_of_another_host_is_told_the_way_back_from_here() {
     let hosts = added();
     hosts.there.start_with(&["--name", "fix"], &["say:at your service", "echo"]);
     hosts.configure();

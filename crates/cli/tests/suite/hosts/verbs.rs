@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use berth_harness::{Hosts, Lab, said, wait_child};
+use berth_harness::{TestEnvironment, TestHostPair, said, wait_child};
 
 use crate::hosts::{added, strangers};
 
 #[test]
-fn a_command_does_there_what_it_does_here() {
+fn a_command_works_on_another_host_as_on_this_one() {
     let hosts = added();
     let id = hosts.there.start_with(&["--name", "fix"], &["say:hello there", "hang"]);
     let mine = hosts.here.start_with(&["--name", "mine"], &["hang"]);
@@ -18,11 +18,11 @@ fn a_command_does_there_what_it_does_here() {
     assert_eq!(hosts.ok(&["ls", "--ids", "--host=box"]), id, "behind the verb, too");
     hosts.there.wait_output("fix", "hello there");
     assert!(hosts.ok(&["--host", "box", "output", "fix"]).contains("hello there"));
-    // What is odd to a shell arrives as it is.
+    // Characters that are special to a shell arrive as they are.
     hosts.ok(&["--host", "box", "note", "fix", "it's $(id) `x` \\ \"q\" 日本\nnext"]);
     let note = hosts.there.show("fix")["note"].clone();
     assert_eq!(note, "it's $(id) `x` \\ \"q\" 日本\nnext");
-    // What is begun there outlives the connection it was begun over.
+    // A session that is begun there outlives the connection it was begun over.
     let begun = hosts.ok(&["--host", "box", "run", "--detach", "--", "sleep", "1000"]);
     assert_eq!(hosts.there.show(&begun)["state"], "running");
     hosts.ok(&["--host", "box", "stop", "fix"]);
@@ -48,7 +48,7 @@ fn exit_codes_and_standard_input_go_through() {
 }
 
 #[test]
-fn a_host_that_cannot_be_reached_is_exit_5_and_says_what_to_do() {
+fn a_host_that_cannot_be_reached_is_exit_5_with_a_hint() {
     let hosts = strangers();
     let away = hosts.berth(&["--host", "away", "ls"]);
     assert_eq!(away.code, 5, "{away:?}");
@@ -59,7 +59,7 @@ fn a_host_that_cannot_be_reached_is_exit_5_and_says_what_to_do() {
     assert!(bare.err.contains("there is no `berth` on box") && bare.err.contains("--berth PATH"), "{bare:?}");
     let refused = hosts.berth(&["hosts", "add", "box"]);
     assert_eq!(refused.code, 5, "{refused:?}");
-    assert_eq!(hosts.ok(&["hosts", "ls", "--json"]), "[]", "what does not answer is not added");
+    assert_eq!(hosts.ok(&["hosts", "ls", "--json"]), "[]", "a host that does not answer is not added");
     for odd in ["-oProxyCommand=touch x", "a b", ""] {
         let refused = hosts.berth(&[&format!("--host={odd}"), "ls"]);
         assert_eq!(refused.code, 2, "{odd}: {refused:?}");
@@ -73,7 +73,7 @@ fn one_list_over_all_hosts_and_one_that_is_away_is_shown_as_it_was() {
     let hosts = added();
     let there = hosts.there.start_with(&["--name", "fix"], &["hang"]);
     let here = hosts.here.start_with(&["--name", "mine"], &["hang"]);
-    let list = |hosts: &Hosts| -> Vec<serde_json::Value> {
+    let list = |hosts: &TestHostPair| -> Vec<serde_json::Value> {
         serde_json::from_str(&hosts.ok(&["ls", "--hosts", "--json"])).expect("JSON")
     };
     let both = list(&hosts);
@@ -85,12 +85,12 @@ fn one_list_over_all_hosts_and_one_that_is_away_is_shown_as_it_was() {
     );
     let text = hosts.ok(&["ls", "--hosts"]);
     assert!(text.contains("box:fix") && text.contains("mine"), "{text}");
-    // The same host, and nobody answers there any more.
+    // The host is still configured, and does not answer any more.
     hosts.cut();
     let told = said(hosts.command(&["ls", "--hosts"]).output().expect("berth runs"));
     assert_eq!(told.code, 0, "{told:?}");
     assert!(told.out.contains("box:fix"), "{told:?}");
-    assert!(told.err.contains("box is away") && told.err.contains("old"), "{told:?}");
+    assert!(told.err.contains("box is away") && told.err.contains("shown as of"), "{told:?}");
     let still = list(&hosts);
     assert_eq!(of(&there, &still)["host_away"], true);
     assert!(of(&there, &still)["host_age_ms"].is_u64());
@@ -104,8 +104,8 @@ fn one_list_over_all_hosts_and_one_that_is_away_is_shown_as_it_was() {
 fn two_hosts_that_tell_of_the_same_session_have_a_row_each() {
     let hosts = added();
     let here = hosts.here.start_with(&["--name", "mine"], &["hang"]);
-    // As a copy of a whole machine has it.
-    let place = |lab: &Lab| lab.home().join("sessions").join(&here);
+    // The copy of a whole machine has the sessions of the original.
+    let place = |lab: &TestEnvironment| lab.home().join("sessions").join(&here);
     hosts.here.ok(["stop", &here]);
     let copied =
         std::process::Command::new("cp").arg("-a").args([place(&hosts.here), place(&hosts.there)]).status();
@@ -119,7 +119,7 @@ fn two_hosts_that_tell_of_the_same_session_have_a_row_each() {
     let called: Vec<_> =
         text.lines().filter_map(|line| line.split_whitespace().find(|word| word.contains("mine"))).collect();
     assert!(called.len() == 2 && called.contains(&"mine") && called.contains(&"box:mine"), "{text}");
-    // What is printed to be typed can be typed.
+    // Names that are printed can be typed.
     let ids = hosts.ok(&["ls", "--hosts", "--all", "--ids"]);
     assert!(ids.lines().any(|id| id == here) && ids.lines().any(|id| id == format!("box:{here}")), "{ids}");
     assert!(hosts.ok(&["show", &format!("box:{here}")]).contains("mine"));
@@ -132,7 +132,7 @@ fn another_version_is_said() {
         said(hosts.here.command(["proxy", "exec", "--from", "9.9.9", "--", "ls"]).output().expect("berth"));
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.err.contains("9.9.9 where you are"), "{said:?}");
-    // A host that says it is older.
+    // A host that reports an older version.
     let known = hosts.here.home().join("hosts/box.known");
     let text = std::fs::read_to_string(&known).expect("what is known");
     let mut json: serde_json::Value = serde_json::from_str(&text).expect("JSON");

@@ -1,9 +1,9 @@
-//! Putting away and bringing back.
+//! Archiving and restoring.
 
 use berth_harness::{wait_gone, wait_until};
 use rustix::process::Signal;
 
-use crate::life::{archived, lab, lab_with_agent, short_cut, state, stopped};
+use crate::life::{archived, lab, lab_with_agent, state, status_cache, stopped};
 
 #[test]
 fn an_archived_session_keeps_everything_and_comes_back_as_it_was() {
@@ -15,7 +15,7 @@ fn an_archived_session_keeps_everything_and_comes_back_as_it_was() {
     let shown = lab.show("fix");
     assert_eq!(shown["state"], "archived");
     assert!(shown["archived_at"].is_string(), "{shown}");
-    assert_eq!(short_cut(&lab, &id)["state"], "archived", "lists need not read the journal");
+    assert_eq!(status_cache(&lab, &id)["state"], "archived", "lists need not read the journal");
     assert_eq!(lab.output(&id), output);
     let event = lab.events(&id, "archived").pop().expect("it is in the journal");
     assert_eq!(event["by"]["uid"], rustix::process::getuid().as_raw());
@@ -26,12 +26,12 @@ fn an_archived_session_keeps_everything_and_comes_back_as_it_was() {
     assert_eq!((said.code, said.err.as_str()), (0, "fix is stopped; `berth resume fix` starts it\n"));
     let shown = lab.show("fix");
     assert_eq!((&shown["state"], &shown["archived_at"]), (&"stopped".into(), &serde_json::Value::Null));
-    assert_eq!(short_cut(&lab, &id)["state"], "stopped");
+    assert_eq!(status_cache(&lab, &id)["state"], "stopped");
     assert_eq!(lab.log(&id).len(), log + 2);
 }
 
 #[test]
-fn what_runs_is_not_archived_unless_it_is_ended_first() {
+fn a_running_session_is_not_archived_unless_it_is_ended_first() {
     let lab = lab();
     let id = lab.start_with(&["--name", "busy"], &["ignore:TERM", "hang"]);
     let agent = lab.process(&id, "pid");
@@ -45,7 +45,7 @@ fn what_runs_is_not_archived_unless_it_is_ended_first() {
     assert_eq!(state(&lab, &id), "archived");
 }
 
-/// D6: ending, archiving and restoring twice is the same as once, and nobody else notices.
+/// D6: ending, archiving and restoring twice is the same as once, and other sessions are not affected.
 #[test]
 fn d6_ending_and_archiving_twice_is_the_same_as_once_and_unrelated_sessions_are_untouched() {
     let lab = lab();
@@ -63,7 +63,7 @@ fn d6_ending_and_archiving_twice_is_the_same_as_once_and_unrelated_sessions_are_
 }
 
 #[test]
-fn nothing_is_sent_to_what_was_put_away_and_resume_brings_it_back_in_one_commit() {
+fn nothing_is_sent_to_an_archived_session_and_resume_restores_it_in_one_commit() {
     let lab = lab_with_agent();
     let id = lab.ok(["run", "-d", "--agent", "fake", "--name", "bot"]);
     let sent = lab.ok(["send", "bot", "--key", "k", "--wait", "one"]);
@@ -74,7 +74,7 @@ fn nothing_is_sent_to_what_was_put_away_and_resume_brings_it_back_in_one_commit(
         assert_eq!((said.code, said.out.as_str()), (1, ""), "{said:?}");
         assert!(said.err.contains("archived") && said.err.contains("berth restore bot"), "{said:?}");
     }
-    // Whoever repeats a send hears what became of it, and starts nothing.
+    // A repeated send with its key hears the outcome, and starts nothing.
     assert_eq!(lab.ok(["send", "bot", "--key", "k", "--wait", "one"]), "ECHO: one");
     assert_eq!(state(&lab, "bot"), "archived");
     lab.ok(["resume", "-d", "bot"]);
@@ -85,10 +85,10 @@ fn nothing_is_sent_to_what_was_put_away_and_resume_brings_it_back_in_one_commit(
     let starting = log.iter().rposition(|event| event["event"] == "run_starting").expect("it runs again");
     assert!(back < starting, "{kinds:?}");
     assert_eq!(log[back]["at"], log[starting]["at"], "one commit has one time");
-    assert_ne!(log[back]["by"]["pid"], 0, "who wanted it is known");
+    assert_ne!(log[back]["by"]["pid"], 0, "the client that asked is recorded");
 }
 
-/// B9: the old run is proven gone before a session is put away or brought back.
+/// B9: the old run is proven gone before a session is archived or restored.
 #[test]
 fn b9_a_session_whose_keeper_died_is_archived_once_its_deaf_agent_is_gone() {
     let lab = lab();
@@ -97,7 +97,10 @@ fn b9_a_session_whose_keeper_died_is_archived_once_its_deaf_agent_is_gone() {
     let agent = lab.process(&id, "pid");
     lab.kill_keeper(&id);
     lab.ok(["archive", "deaf"]);
-    assert!(matches!(agent.check(), berth_host::identity::Verdict::Gone), "archived beside its agent");
+    assert!(
+        matches!(agent.check(), berth_host::identity::ProcessLiveness::Gone),
+        "archived beside its agent"
+    );
     let kinds: Vec<_> = lab.log(&id).iter().map(|event| event["event"].clone()).collect();
     let at = |kind: &str| kinds.iter().position(|found| found == kind).expect("it happened");
     assert!(at("run_ended") < at("archived"), "{kinds:?}");
@@ -105,8 +108,7 @@ fn b9_a_session_whose_keeper_died_is_archived_once_its_deaf_agent_is_gone() {
     assert_eq!(state(&lab, "deaf"), "lost", "it is what it was");
 }
 
-/// G5: the terminal is gone, then the keeper: the session is called lost, nothing of it is dropped, and it
-/// comes back.
+/// G5: the terminal is gone, then the keeper: the session is called lost, nothing of it is dropped, and it comes back.
 #[test]
 fn g5_a_session_whose_terminal_and_keeper_vanished_is_lost_and_comes_back_whole() {
     let lab = lab();
@@ -131,7 +133,7 @@ fn g5_a_session_whose_terminal_and_keeper_vanished_is_lost_and_comes_back_whole(
     lab.ok(["resume", "-d", "window"]);
     lab.wait_output(&id, "ready");
     assert_eq!(lab.number(&id, "epoch"), 2);
-    assert!(lab.output(&id).starts_with(&output), "what was said before is still there");
+    assert!(lab.output(&id).starts_with(&output), "earlier output is still there");
 }
 
 #[test]
@@ -144,12 +146,12 @@ fn a_name_that_is_wrong_leaves_all_as_they_were() {
         assert_eq!(said.code, 3, "{said:?}");
     }
     assert_eq!((state(&lab, &one).as_str(), state(&lab, &two).as_str()), ("stopped", "archived"));
-    assert_eq!(lab.berth(["archive"]).code, 2, "what to archive has to be said");
+    assert_eq!(lab.berth(["archive"]).code, 2, "a session has to be named");
     assert_eq!(lab.berth(["archive", "one", "--older-than", "1d"]).code, 2, "named or by age");
 }
 
 #[test]
-fn what_is_old_is_archived_only_after_a_yes() {
+fn old_sessions_are_archived_only_after_a_yes() {
     let lab = lab();
     let (old, older) = (stopped(&lab, "old"), stopped(&lab, "older"));
     let busy = lab.start(&["hang"]);
@@ -165,5 +167,5 @@ fn what_is_old_is_archived_only_after_a_yes() {
     for id in [&old, &older] {
         assert_eq!(state(&lab, id), "archived");
     }
-    assert_eq!(state(&lab, &busy), "running", "what runs is not at rest");
+    assert_eq!(state(&lab, &busy), "running", "a running session is not at rest");
 }

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use berth_harness::{Lab, Said, Seed, said};
+use berth_harness::{CommandOutput, SeededRng, TestEnvironment, said};
 use serde_json::json;
 
 use crate::life::{archived, finish, lab, lab_with_agent, rounds, spawn, state, stopped};
 
 /// The names in a directory of the lab's home; none if it is not there.
-fn files(lab: &Lab, dir: &str) -> Vec<String> {
+fn files(lab: &TestEnvironment, dir: &str) -> Vec<String> {
     let entries = std::fs::read_dir(lab.home().join(dir)).into_iter().flatten();
     let mut names: Vec<_> =
         entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
@@ -29,7 +29,7 @@ fn tree(dir: PathBuf) -> Vec<(PathBuf, u64)> {
     found
 }
 
-fn purge_dying_at(lab: &Lab, point: &str, args: &[&str]) -> Said {
+fn purge_dying_at(lab: &TestEnvironment, point: &str, args: &[&str]) -> CommandOutput {
     let args = [&["purge", "--yes"], args].concat();
     said(lab.command(args).env("BERTH_KILLPOINT", point).output().expect("berth starts"))
 }
@@ -47,7 +47,7 @@ fn a_purged_session_is_gone_with_its_name_and_key_and_nothing_else_is() {
     lab.ok(["archive", "--stop", "bot"]);
     // A link to somewhere else is deleted, and not what it points to.
     std::os::unix::fs::symlink(&work, lab.session_dir(&id).join("link")).expect("a link");
-    let untouched = |lab: &Lab| {
+    let untouched = |lab: &TestEnvironment| {
         let kept = ["store", "work", "home/conversations"].map(|dir| tree(lab.dir().join(dir)));
         (kept, lab.log(&other).len(), files(lab, "helpers"))
     };
@@ -79,7 +79,7 @@ fn without_a_yes_nothing_is_purged_also_if_it_was_named() {
     let id = archived(&lab, "keep");
     let before = tree(lab.session_dir(&id));
     for args in [vec!["purge", "keep"], vec!["purge", "--archived"], vec!["purge", "--archived", "--json"]] {
-        // Nothing on standard input, the end of it, a yes in a pipe, and a pipe that stays open.
+        // Empty input, the end of it, a yes in a pipe, and a pipe that stays open.
         let (reader, writer) = std::io::pipe().expect("a pipe");
         for stdin in [Stdio::null(), Stdio::from(reader.try_clone().expect("a pipe"))] {
             let said = said(lab.command(&args).stdin(stdin).output().expect("berth starts"));
@@ -89,14 +89,14 @@ fn without_a_yes_nothing_is_purged_also_if_it_was_named() {
         use std::io::Write;
         (&writer).write_all(b"y\nyes\n").expect("room in a pipe");
         let said = said(lab.command(&args).stdin(Stdio::from(reader)).output().expect("berth starts"));
-        assert_eq!(said.code, 7, "a yes in a pipe was meant for somebody else: {said:?}");
+        assert_eq!(said.code, 7, "a yes in a pipe is not an answer: {said:?}");
     }
     assert_eq!(tree(lab.session_dir(&id)), before);
 }
 
 /// Only a typed yes is a yes: neither the end of the input, nor a no, nor half a line.
 #[test]
-fn at_a_terminal_the_end_of_the_input_is_no_yes() {
+fn at_a_terminal_the_end_of_the_input_is_not_a_yes() {
     let lab = lab();
     let id = archived(&lab, "ask");
     for (keys, code) in [("\x04", 7), ("\r", 1), ("n\r", 1), ("yep\r", 1)] {
@@ -120,14 +120,14 @@ fn at_a_terminal_the_end_of_the_input_is_no_yes() {
 }
 
 #[test]
-fn what_runs_is_not_purged_and_saves_those_named_beside_it() {
+fn a_running_session_is_not_purged_and_nothing_named_beside_it_is() {
     let lab = lab();
     let (old, busy) = (archived(&lab, "old"), lab.start_with(&["--name", "busy"], &["hang"]));
     let said = lab.berth(["purge", "--yes", "old", "busy"]);
     assert_eq!(said.code, 4, "{said:?}");
     assert!(said.err.contains("`busy` is running") && said.err.contains("berth stop busy"), "{said:?}");
     assert_eq!((state(&lab, &old).as_str(), state(&lab, &busy).as_str()), ("archived", "running"));
-    assert_eq!(lab.berth(["purge", "--yes"]).code, 2, "what to purge has to be said");
+    assert_eq!(lab.berth(["purge", "--yes"]).code, 2, "a session has to be named");
     assert_eq!(lab.berth(["purge", "--yes", "old", "--older-than", "1d"]).code, 2);
     assert_eq!(lab.berth(["purge", "--yes", "old", "nobody"]).code, 3);
     assert_eq!(state(&lab, &old), "archived");
@@ -147,7 +147,7 @@ fn all_that_is_archived_means_that_and_nothing_else() {
     assert_eq!(files(&lab, "sessions"), left);
 }
 
-/// Whenever it dies: there is a session, or nothing that looks like one, and the next sweep finishes it.
+/// However the purge dies: there is a session, or nothing that looks like one, and the next sweep finishes it.
 #[test]
 fn a_purge_that_dies_on_the_way_leaves_no_half_session_and_is_finished_by_the_next_sweep() {
     for point in ["purging", "purged-names", "purged-journal"] {
@@ -175,7 +175,7 @@ fn a_purge_that_dies_on_the_way_leaves_no_half_session_and_is_finished_by_the_ne
     }
 }
 
-/// Names that nobody claimed since are dropped with the rest.
+/// Names that no session claimed since are dropped with the rest.
 #[test]
 fn a_sweep_that_finishes_a_purge_drops_the_names_that_are_left() {
     let lab = lab();
@@ -191,7 +191,7 @@ fn a_sweep_that_finishes_a_purge_drops_the_names_that_are_left() {
 fn a_session_that_cannot_be_told_to_be_at_rest_is_not_purged() {
     let lab = lab();
     let id = stopped(&lab, "odd");
-    // A lock that cannot be looked at.
+    // A lock that cannot be examined.
     let run = lab.session_dir(&id).join("run");
     std::fs::remove_file(&run).expect("our own directory");
     std::os::unix::fs::symlink("run", &run).expect("a link to itself");
@@ -202,26 +202,26 @@ fn a_session_that_cannot_be_told_to_be_at_rest_is_not_purged() {
 }
 
 #[test]
-fn a_yes_is_to_what_was_shown_and_not_to_what_became_of_it() {
+fn a_yes_is_for_the_sessions_that_were_shown_and_not_for_changed_ones() {
     let lab = lab();
     let id = archived(&lab, "ask");
     for (purge, word) in [(vec!["purge", "ask"], "one"), (vec!["purge", "--archived"], "two")] {
         let mut terminal = lab.terminal(purge);
         terminal.wait_for("Go on? [y/N]");
-        // Put away once more, so it is not older than it was said to be, and it has a note now.
+        // Archived once more, so its age is not the one that was shown, and it has a note now.
         lab.ok(["restore", "ask"]);
         lab.ok(["note", "ask", word]);
         lab.ok(["archive", "ask"]);
         terminal.type_keys("y\r");
         assert_eq!(terminal.wait_exit(), 4, "{}", terminal.text());
-        assert!(terminal.text().contains("meanwhile"), "{}", terminal.text());
+        assert!(terminal.text().contains("has new events"), "{}", terminal.text());
         assert_eq!(state(&lab, &id), "archived");
     }
 }
 
 #[test]
-fn whoever_meets_a_purge_is_told_of_no_session_and_never_of_damage() {
-    let mut seed = Seed::announce("purge and look");
+fn a_command_that_meets_a_purge_finds_no_session_and_never_reports_damage() {
+    let mut seed = SeededRng::announce("purge and look");
     let lab = lab();
     for round in 0..rounds(30) {
         let id = archived(&lab, "torn");
@@ -237,7 +237,7 @@ fn whoever_meets_a_purge_is_told_of_no_session_and_never_of_damage() {
 
 #[test]
 fn a_key_whose_session_is_being_purged_means_that_one_or_a_new_one() {
-    let mut seed = Seed::announce("purge and key");
+    let mut seed = SeededRng::announce("purge and key");
     let lab = lab();
     let run = ["run", "-d", "--key", "k", "--", "true"];
     for round in 0..rounds(30) {
@@ -255,10 +255,10 @@ fn a_key_whose_session_is_being_purged_means_that_one_or_a_new_one() {
     }
 }
 
-/// One wins, the other hears a clear error; nothing runs without a record.
+/// One command wins, the other hears a clear error; nothing runs without a record.
 #[test]
 fn a_purge_races_a_resume_and_one_of_them_wins() {
-    let mut seed = Seed::announce("purge");
+    let mut seed = SeededRng::announce("purge");
     let lab = lab();
     let (mut purged, mut resumed) = (0, 0);
     for round in 0..rounds(30) {
@@ -282,7 +282,7 @@ fn a_purge_races_a_resume_and_one_of_them_wins() {
             _ => panic!("round {round}: {resume:?} {purge:?}"),
         }
         assert_eq!(files(&lab, "sessions"), Vec::<String>::new(), "round {round}");
-        // A keeper that was started in vain leaves after whoever started it was told.
+        // A keeper that was started in vain leaves after its starter was told.
         berth_harness::wait_until("nothing to run without a record", || lab.processes().is_empty());
     }
     println!("{purged} purged, {resumed} resumed");

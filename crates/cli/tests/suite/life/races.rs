@@ -1,24 +1,24 @@
-//! Two who bring one session back at once. Seeded, so that what is found can be found again.
+//! Two commands that restore one session at once. Seeded, so that a failure can be repeated.
 
-use berth_harness::Seed;
-use berth_host::tree;
+use berth_harness::SeededRng;
+use berth_host::process_tree;
 
 use crate::life::{archived, finish, lab, rounds, spawn, state};
 
-/// How many agents of this session there are, of whatever run. (They have no children.)
+/// How many agents of this session there are, of any run. (They have no children.)
 fn agents(id: &str) -> usize {
-    tree::with_mark("BERTH_SESSION", id).expect("/proc can be read").processes.len()
+    process_tree::with_mark("BERTH_SESSION", id).expect("/proc can be read").processes.len()
 }
 
-/// B8: an archived session that several bring back at once has one agent.
+/// B8: an archived session that several commands restore at once has one agent.
 #[test]
 fn b8_an_archived_session_that_two_bring_back_at_once_has_one_agent() {
-    let mut seed = Seed::announce("b8");
+    let mut seed = SeededRng::announce("b8");
     let lab = lab();
     let id = archived(&lab, "once");
     let verbs = [vec!["resume", "-d", "once"], vec!["restore", "once"]];
     for round in 0..rounds(60) {
-        // Two resumes, a resume and a restore, or two restores; in this order or that one.
+        // Two resumes, a resume and a restore, or two restores; in either order.
         let pair = [&verbs[(seed.below(3) / 2) as usize], &verbs[seed.below(2) as usize]];
         let one = spawn(&lab, pair[0]);
         seed.dawdle(12_000);
@@ -45,10 +45,10 @@ fn b8_an_archived_session_that_two_bring_back_at_once_has_one_agent() {
     }
 }
 
-/// One puts it away while the other starts it: it runs, or it is put away, never both.
+/// One command archives the session while the other starts it: it runs, or it is archived, never both.
 #[test]
 fn b8_archiving_races_resuming_and_one_of_them_wins() {
-    let mut seed = Seed::announce("b8 archive");
+    let mut seed = SeededRng::announce("b8 archive");
     let lab = lab();
     let id = crate::life::stopped(&lab, "torn");
     for round in 0..rounds(40) {
@@ -57,7 +57,7 @@ fn b8_archiving_races_resuming_and_one_of_them_wins() {
         let archive = spawn(&lab, ["archive", "torn"]);
         let (resume, archive) = (finish(resume), finish(archive));
         assert_eq!(resume.code, 0, "round {round}: it may always be started: {resume:?}");
-        // Put away before it was started, or refused because it runs.
+        // Archived before it was started, or refused because it runs.
         assert!(matches!(archive.code, 0 | 4), "round {round}: {archive:?}");
         assert_eq!((state(&lab, &id).as_str(), agents(&id)), ("running", 1), "round {round}");
         lab.ok(["stop", "--grace", "0s", "torn"]);

@@ -1,12 +1,12 @@
 //! Tags, notes and policies, with a keeper and without.
 
-use berth_harness::Lab;
+use berth_harness::TestEnvironment;
 use serde_json::json;
 
-use crate::life::{archived, lab, lab_with_agent, short_cut, state, stopped};
+use crate::life::{archived, lab, lab_with_agent, state, status_cache, stopped};
 
-/// A session that runs, one that stopped, one that was put away.
-fn one_of_each(lab: &Lab) -> [String; 3] {
+/// A session that runs, one that stopped, one that was archived.
+fn one_of_each(lab: &TestEnvironment) -> [String; 3] {
     [lab.start(&["hang"]), stopped(lab, "stopped"), archived(lab, "archived")]
 }
 
@@ -28,8 +28,8 @@ fn tags_are_added_and_taken_away_whether_or_not_it_runs() {
         assert_eq!(lab.log(&id).len(), log, "nothing changed, and nothing is recorded");
         assert_eq!(state(&lab, &id), before);
         if before != "running" {
-            let short_cut = short_cut(&lab, &id);
-            assert_eq!((&short_cut["tags"], &short_cut["state"]), (&json!(["done"]), &json!(before)));
+            let status_cache = status_cache(&lab, &id);
+            assert_eq!((&status_cache["tags"], &status_cache["state"]), (&json!(["done"]), &json!(before)));
         }
         assert!(lab.ok(["log", &id]).contains("tagged done"));
         assert!(lab.ok(["show", &id]).contains("tags       done"));
@@ -37,7 +37,7 @@ fn tags_are_added_and_taken_away_whether_or_not_it_runs() {
 }
 
 #[test]
-fn what_cannot_be_a_tag_is_refused_and_changes_nothing() {
+fn an_invalid_tag_is_refused_and_changes_nothing() {
     let lab = lab();
     let id = stopped(&lab, "s");
     lab.ok(["tag", &id, "a"]);
@@ -80,7 +80,7 @@ fn a_note_comes_from_standard_input_and_has_a_limit() {
         let mut command = lab.command(["note", &id, "-"]);
         command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("berth starts");
-        // One that has heard enough does not read the rest.
+        // A command that has read enough does not read the rest.
         let _ = child.stdin.take().expect("a pipe").write_all(bytes);
         crate::life::finish(child)
     };

@@ -1,9 +1,9 @@
-//! What is at rest for as long as its policy says is put away by the next sweep.
+//! Sessions that are at rest for as long as their policy says are archived by the next sweep.
 
 use crate::life::{lab, lab_with_agent, state, stopped};
 
 #[test]
-fn a_sweep_archives_what_was_at_rest_for_as_long_as_its_policy_says() {
+fn a_sweep_archives_sessions_that_were_at_rest_for_as_long_as_their_policy_says() {
     let lab = lab();
     let busy = lab.start_with(&["--archive-after", "1ms"], &["hang"]);
     let (old, fresh, never) = (stopped(&lab, "old"), stopped(&lab, "fresh"), stopped(&lab, "never"));
@@ -23,7 +23,7 @@ fn a_sweep_archives_what_was_at_rest_for_as_long_as_its_policy_says() {
         (&event["by"]["place"], &event["by"]["uid"]),
         (&"its policy".into(), &serde_json::Value::Null)
     );
-    // Bringing it back is something that happens in it; an hour later it would go again.
+    // Restoring is an event of the session; an hour later it would be archived again.
     lab.ok(["policy", "old", "--archive-after", "1h"]);
     lab.ok(["restore", "old"]);
     lab.ok(["sweep"]);
@@ -31,7 +31,7 @@ fn a_sweep_archives_what_was_at_rest_for_as_long_as_its_policy_says() {
 }
 
 #[test]
-fn an_agent_that_was_released_and_a_run_that_was_lost_are_at_rest_too() {
+fn an_agent_that_was_released_and_a_run_that_was_lost_are_at_rest() {
     let lab = lab_with_agent();
     let released = lab.ok(["run", "-d", "--agent", "fake", "--idle", "1ms", "--archive-after", "1ms"]);
     berth_harness::wait_until("its keeper to leave", || lab.show(&released)["keeper_pid"].is_null());
@@ -39,19 +39,19 @@ fn an_agent_that_was_released_and_a_run_that_was_lost_are_at_rest_too() {
     lab.wait_output(&lost, "ready");
     let agent = lab.process(&lost, "pid");
     lab.kill_keeper(&lost);
-    // The loss is recorded first: what is not proven gone is not put away.
+    // The loss is recorded first: a session whose processes are not proven gone is not archived.
     lab.ok(["sweep"]);
-    assert!(matches!(agent.check(), berth_host::identity::Verdict::Gone));
+    assert!(matches!(agent.check(), berth_host::identity::ProcessLiveness::Gone));
     lab.ok(["sweep"]);
     assert_eq!((state(&lab, &released).as_str(), state(&lab, &lost).as_str()), ("archived", "archived"));
 }
 
 #[test]
-fn a_sweep_that_comes_along_with_another_command_archives_too() {
+fn a_sweep_that_comes_along_with_another_command_archives() {
     let lab = lab();
     let id = stopped(&lab, "old");
     lab.ok(["policy", "old", "--archive-after", "1ms"]);
-    // As if the last one were long ago.
+    // The last sweep looks as if it were long ago.
     std::fs::remove_file(lab.home().join("sweep.lock")).expect("a sweep came along before");
     lab.ok(["ls"]);
     assert_eq!(lab.events(&id, "archived").len(), 1);

@@ -1,4 +1,4 @@
-//! What is asked for is listed, and what is left out is counted.
+//! Filters of lists: sessions that match are listed, and those left out are counted.
 
 use super::{ended, lab, names, rewrite};
 
@@ -26,7 +26,7 @@ fn conditions_hold_together() {
     let here = lab.command(["ls", "--here", "--ids"]).current_dir(one.join("deep")).output().expect("berth");
     let deep = lab.show("deep")["id"].as_str().map(|id| format!("{id}\n"));
     assert_eq!(String::from_utf8(here.stdout).ok(), deep);
-    // A directory that is gone had its sessions all the same.
+    // A directory that is gone still selects its sessions.
     lab.ok(["stop", "else"]);
     std::fs::remove_dir(&two).expect("our own directory");
     assert_eq!(names(&lab, &["--cwd", &two.display().to_string()]), ["else"]);
@@ -48,7 +48,7 @@ fn a_limit_takes_the_first_ones_and_says_how_many_there_are() {
 }
 
 #[test]
-fn what_was_archived_or_stopped_long_ago_is_counted_and_found_when_asked_for() {
+fn sessions_archived_or_stopped_long_ago_are_counted_and_found_when_asked_for() {
     let lab = lab();
     let (put_away, old) = (ended(&lab, "put-away"), ended(&lab, "old"));
     ended(&lab, "fresh");
@@ -68,7 +68,7 @@ fn what_was_archived_or_stopped_long_ago_is_counted_and_found_when_asked_for() {
     assert_eq!(names(&lab, &["--all", "--sort", "name"]), ["fresh", "old", "put-away"]);
     assert_eq!(names(&lab, &["--state", "archived"]), ["put-away"]);
     assert_eq!(names(&lab, &["--state", "stopped", "--sort", "name"]), ["fresh", "old"]);
-    // Only what would be shown otherwise is counted.
+    // Only sessions that would be shown otherwise are counted.
     let said = lab.berth(["ls", "--name", "o*"]);
     assert_eq!(said.err, "1 more stopped over a day ago: `berth ls --all`\n");
 }

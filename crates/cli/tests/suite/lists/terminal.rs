@@ -1,6 +1,7 @@
 //! The list on a terminal, and off it.
 
 use super::{ended, keep_busy, lab};
+use crate::common::screen_settings;
 
 #[test]
 fn lines_fit_a_narrow_terminal_and_nothing_wraps() {
@@ -22,7 +23,7 @@ fn lines_fit_a_narrow_terminal_and_nothing_wraps() {
 }
 
 #[test]
-fn colours_are_for_terminals_unless_somebody_says_otherwise() {
+fn colours_are_for_terminals_unless_set_otherwise() {
     let lab = lab();
     lab.start_with(&["--name", "on"], &["hang"]);
     let has = |bytes: &[u8]| bytes.windows(5).any(|window| window == b"\x1b[32m");
@@ -40,22 +41,16 @@ fn colours_are_for_terminals_unless_somebody_says_otherwise() {
 }
 
 #[test]
-fn who_needs_somebody_is_on_top_with_what_it_asks() {
+fn a_session_that_needs_an_answer_is_on_top_with_its_question() {
     let lab = lab();
-    let asking = lab.ok(["run", "-d", "--name", "asking", "--agent", "fake"]);
-    let working = lab.ok(["run", "-d", "--name", "working", "--agent", "fake"]);
+    let [asking, working] = ["asking", "working"]
+        .map(|name| lab.ok(["run", "-d", "--name", name, "--cwd", "/", "--agent", "fake"]));
     lab.ok(["send", &asking, "ask:Bash:rm"]);
     lab.ok(["wait", &asking, "--for", "needs-you", "--timeout", "60s"]);
     let gate = keep_busy(&lab, &working, "say:yes");
     lab.ok(["send", &working, "next"]);
     let mut terminal = lab.terminal(["ls"]);
     terminal.wait_exit();
-    let text = terminal.text();
-    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert!(lines[1][0] == "asking" && lines[1].contains(&"needs-you"), "{text}");
-    assert!(lines[1].ends_with(&["asks:", "Bash:", "rm"]), "{text}");
-    assert_eq!(lines[2][0], "working", "{text}");
-    let queue = lines[0].iter().position(|word| *word == "QUEUE").expect("a column");
-    assert_eq!(lines[2][queue], "1", "{text}");
+    screen_settings().bind(|| insta::assert_snapshot!("asking-on-top", terminal.text()));
     std::fs::write(gate, "").expect("our own directory");
 }

@@ -1,16 +1,16 @@
-//! The list while one looks.
+//! The list while a user watches it.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use berth_harness::{Lab, Terminal, wait_child};
+use berth_harness::{TestEnvironment, TestTerminal, wait_child};
 use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{ended, lab};
 
-/// A shell on a terminal in which the list is watched; the shell says what became of it.
-fn watched(lab: &Lab, args: &str) -> Terminal {
+/// A shell on a terminal in which the list is watched; the shell prints how the list ended.
+fn watched(lab: &TestEnvironment, args: &str) -> TestTerminal {
     let script = format!(
         "echo what was there; stty -g > {before}; {berth} ls --watch {args}; echo ended with $?; stty -g > {after}; \
          cmp {before} {after} && echo same terminal; read wait",
@@ -21,8 +21,8 @@ fn watched(lab: &Lab, args: &str) -> Terminal {
     lab.terminal_running(std::path::Path::new("/bin/sh"), ["-c", &script])
 }
 
-/// What a shell's terminal must be like afterwards.
-fn is_as_it_was(terminal: &mut Terminal, code: i32) {
+/// Asserts that the shell got its terminal back as it was.
+fn is_as_it_was(terminal: &mut TestTerminal, code: i32) {
     terminal.wait_for(&format!("ended with {code}"));
     terminal.wait_for("same terminal");
     let text = terminal.text();
@@ -131,6 +131,6 @@ fn a_program_gets_a_line_for_each_session_that_changes_until_it_reads_no_more() 
     lab.ok(["stop", &id]);
     while next() != serde_json::json!({ "gone": id }) {}
     drop(lines);
-    // Nothing changes any more, and it notices all the same that nobody reads.
+    // Nothing changes any more, and the list notices nevertheless that its reader is gone.
     assert_eq!(wait_child(child), 0);
 }

@@ -1,31 +1,31 @@
 //! `berth mcp`, as another agent uses it: JSON-RPC lines on its standard input and output.
 //!
-//! Promise: everything goes over the wire; what became of it is looked at with other berth commands.
-//! Start with [`Client`].
+//! Promise: everything goes over the wire; other berth commands show the effect.
+//! Start with [`McpClient`].
 
-use berth_api::message::{Answer, Request};
-use berth_api::{Code, Connection};
-use berth_harness::{Lab, Rpc, wait_until};
+use berth_api::message::{KeeperAnswer, KeeperRequest};
+use berth_api::{KeeperConnection, ProblemCode};
+use berth_harness::{RpcClient, TestEnvironment, wait_until};
 use serde_json::{Value, json};
 
 /// A lab with the agent `fake`, which takes turns and does what its prompts say.
-fn lab() -> Lab {
-    Lab::with_agent(env!("CARGO_BIN_EXE_berth"))
+fn lab() -> TestEnvironment {
+    TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// A client of `berth mcp`.
-struct Client {
-    rpc: Rpc,
+struct McpClient {
+    rpc: RpcClient,
 }
 
-impl Client {
+impl McpClient {
     /// Starts it, and introduces itself.
-    fn start(lab: &Lab) -> Self {
+    fn start(lab: &TestEnvironment) -> Self {
         Self::over(&mut lab.command(["mcp"]))
     }
 
     fn over(command: &mut std::process::Command) -> Self {
-        let mut client = Self { rpc: Rpc::start(command) };
+        let mut client = Self { rpc: RpcClient::start(command) };
         let info = json!({"name": "test", "version": "1"});
         let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info});
         let id = client.rpc.ask("initialize", params);
@@ -40,7 +40,7 @@ impl Client {
         self.rpc.ask("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
-    /// What a tool gives that works.
+    /// Calls a tool that must succeed; returns its result.
     fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let id = self.begin(tool, arguments);
         let said = self.rpc.answer(id);
@@ -49,7 +49,7 @@ impl Client {
         said["result"]["structuredContent"].clone()
     }
 
-    /// What a tool says that does not.
+    /// Calls a tool that must fail; returns the text of its error.
     fn refused(&mut self, tool: &str, arguments: Value) -> String {
         let id = self.begin(tool, arguments);
         let said = self.rpc.answer(id);
@@ -59,9 +59,9 @@ impl Client {
 }
 
 #[test]
-fn every_tool_says_what_it_takes_and_what_it_gives() {
+fn every_tool_describes_its_input_and_output() {
     let lab = lab();
-    let mut client = Client::start(&lab);
+    let mut client = McpClient::start(&lab);
     let id = client.rpc.ask("tools/list", json!({}));
     let said = client.rpc.answer(id);
     let tools = said["result"]["tools"].as_array().expect("tools");
@@ -76,7 +76,7 @@ fn every_tool_says_what_it_takes_and_what_it_gives() {
         let fields = tool["inputSchema"]["properties"].as_object().expect("fields");
         assert!(fields.values().all(|field| field["description"].is_string()), "each is explained: {tool}");
         assert!(tool["description"].is_string(), "{tool}");
-        // Who waits for a turn may bring its session back.
+        // Waiting for a turn may resume its session.
         let only_looks = !["send", "start_session", "wait"].contains(&tool["name"].as_str().expect("a name"));
         assert_eq!(tool["annotations"]["readOnlyHint"] == true, only_looks, "{tool}");
     }
@@ -85,7 +85,7 @@ fn every_tool_says_what_it_takes_and_what_it_gives() {
 #[test]
 fn a_session_is_started_asked_waited_for_and_listed() {
     let lab = lab();
-    let mut client = Client::start(&lab);
+    let mut client = McpClient::start(&lab);
     let dir = lab.dir().display().to_string();
     let start = json!({"agent": "fake", "cwd": dir, "name": "fix", "prompt": "first", "key": "k"});
     let started = client.call("start_session", start.clone());
@@ -94,11 +94,11 @@ fn a_session_is_started_asked_waited_for_and_listed() {
     let again = client.call("start_session", start);
     assert_eq!((&again["repeated"], &again["session"]["id"]), (&true.into(), &id.as_str().into()));
     assert_eq!(again["turn"]["turn"], format!("{id}.1"), "the first turn is sent once");
-    // The key is the same at the other doors.
+    // The key means this session at the other doors as well.
     let same = ["run", "-d", "--agent", "fake", "--cwd", &dir, "--name", "fix", "--key", "k", "--prompt"];
     assert_eq!(lab.ok([&same[..], &["first"]].concat()), id);
     assert_eq!(lab.json(["turns", "fix", "--json"]).as_array().map(Vec::len), Some(1));
-    // A first turn that is refused does not hide which session it was for.
+    // A first turn that is refused does not hide the session it was for.
     let other = json!({"agent": "fake", "cwd": dir, "name": "fix", "prompt": "other", "key": "k"});
     let refused = client.refused("start_session", other);
     assert!(refused.contains(&id) && refused.contains("first turn"), "{refused}");
@@ -126,7 +126,7 @@ fn a_session_is_started_asked_waited_for_and_listed() {
 fn a_wait_that_takes_too_long_says_so_and_the_turn_goes_on() {
     let lab = lab();
     lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
-    let mut client = Client::start(&lab);
+    let mut client = McpClient::start(&lab);
     let go = lab.dir().join("go");
     let text = format!("wait-file:{} late", go.display());
     let sent = client.call("send", json!({"session": "s", "text": text, "wait": true, "timeout_ms": 100}));
@@ -150,14 +150,14 @@ fn a_wait_goes_on_though_the_keeper_has_as_many_listeners_as_it_can() {
     let mut listeners = Vec::new();
     loop {
         let mut one =
-            Connection::open(&lab.session_dir(&id), "a test".to_owned()).expect("the keeper listens");
-        match one.ask(Request::Watch { from: u64::MAX }) {
-            Ok(Answer::Done { .. }) => listeners.push(one),
-            Err(full) if full.code == Code::Full => break,
+            KeeperConnection::open(&lab.session_dir(&id), "a test".to_owned()).expect("the keeper listens");
+        match one.ask(KeeperRequest::Watch) {
+            Ok(KeeperAnswer::Done { .. }) => listeners.push(one),
+            Err(full) if full.code == ProblemCode::Full => break,
             other => panic!("an odd answer: {other:?}"),
         }
     }
-    let mut client = Client::start(&lab);
+    let mut client = McpClient::start(&lab);
     let waiting = client.begin("wait", json!({"session": "s"}));
     assert_eq!(client.call("status", json!({"session": "s"}))["state"], "working");
     std::fs::write(&go, "").expect("a file");
@@ -166,10 +166,10 @@ fn a_wait_goes_on_though_the_keeper_has_as_many_listeners_as_it_can() {
 }
 
 #[test]
-fn what_needs_a_person_is_told_and_not_waited_for() {
+fn a_wait_ends_when_the_session_needs_a_person() {
     let lab = lab();
     lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
-    let mut client = Client::start(&lab);
+    let mut client = McpClient::start(&lab);
     client.call("send", json!({"session": "s", "text": "ask:Bash:rm -rf x"}));
     let waited = client.call("wait", json!({"session": "s"}));
     assert_eq!((&waited["reached"], &waited["session"]["state"]), (&false.into(), &"needs-you".into()));
@@ -185,7 +185,7 @@ fn a_turn_that_does_not_begin_within_max_wait_is_withdrawn_and_told_so() {
     lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
     let go = lab.dir().join("go");
     lab.ok(["send", "s", &format!("wait-file:{} long", go.display())]);
-    let mut client = Client::start(&lab);
+    let mut client = McpClient::start(&lab);
     let late = client.call("send", json!({"session": "s", "text": "late", "max_wait_ms": 100}));
     assert_eq!((&late["state"], &late["in_progress"]), (&"cancelled".into(), &false.into()), "{late}");
     std::fs::write(&go, "").expect("a file");
@@ -194,11 +194,11 @@ fn a_turn_that_does_not_begin_within_max_wait_is_withdrawn_and_told_so() {
 }
 
 #[test]
-fn what_cannot_be_is_a_tool_error_with_what_to_do_next() {
+fn an_invalid_call_is_a_tool_error_with_the_next_step() {
     let lab = lab();
     lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
     lab.start_with(&["--name", "terminal"], &["print:hello", "hang"]);
-    let mut client = Client::start(&lab);
+    let mut client = McpClient::start(&lab);
     let cases = [
         ("status", json!({"session": "none"}), "no session `none`"),
         ("status", json!({"session": "../../etc"}), "etc"),
@@ -214,7 +214,7 @@ fn what_cannot_be_is_a_tool_error_with_what_to_do_next() {
         ("send", json!({"text": "x"}), "session"),
         ("send", json!({"session": "s"}), "text"),
         ("send", json!({"session": "s", "text": "x", "expected_session": "other"}), "other"),
-        ("list_sessions", json!({"states": ["dreaming"]}), "`dreaming` is not a state"),
+        ("list_sessions", json!({"states": ["dreaming"]}), "`dreaming` is not a valid state"),
         ("wait", json!({}), "one of"),
         ("wait", json!({"session": "terminal"}), "takes no turns"),
         ("wait", json!({"turn": "s.99"}), "no turn"),
@@ -244,7 +244,7 @@ fn a_client_that_goes_away_ends_nothing_and_is_not_waited_for() {
     let lab = lab();
     lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
     let go = lab.dir().join("go");
-    let mut client = Client::start(&lab);
+    let mut client = McpClient::start(&lab);
     let text = format!("wait-file:{} done", go.display());
     client.begin("send", json!({"session": "s", "text": text, "wait": true, "timeout_ms": 3_600_000}));
     wait_until("it to work", || lab.show("s")["state"] == "working");
@@ -253,19 +253,19 @@ fn a_client_that_goes_away_ends_nothing_and_is_not_waited_for() {
     assert_eq!(code, 0);
     assert!(closed.elapsed().as_secs() < 20, "it stayed for {:?}", closed.elapsed());
     assert_eq!(lab.show("s")["state"], "working");
-    let mut other = Client::start(&lab);
+    let mut other = McpClient::start(&lab);
     other.begin("wait", json!({"turn": "s.1"}));
-    // With SIGKILL.
+    // Dropping the client kills it with SIGKILL.
     drop(other);
     std::fs::write(&go, "").expect("a file");
     assert_eq!(lab.berth(["wait", "s.1", "--timeout", "60s"]).code, 0);
 }
 
 #[test]
-fn what_is_told_for_whoever_looks_for_a_mistake_is_on_stderr_and_has_nothing_of_what_was_said() {
+fn debug_logs_go_to_stderr_and_contain_no_prompt_text() {
     let lab = lab();
     lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
-    let mut client = Client::over(lab.command(["mcp"]).env("BERTH_LOG", "trace"));
+    let mut client = McpClient::over(lab.command(["mcp"]).env("BERTH_LOG", "trace"));
     client.call("send", json!({"session": "s", "text": "between-us", "wait": true}));
     assert!(client.rpc.talk.heard.iter().all(|said| said["jsonrpc"] == "2.0"), "{:?}", client.rpc.talk.heard);
     let (code, log) = client.rpc.talk.end();

@@ -1,15 +1,15 @@
-//! The ways to tell people that are on this machine: a command, the desktop, a terminal.
+//! The channels of notifications on this machine: a command, the desktop, a terminal.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use berth_harness::{Lab, wait_until};
+use berth_harness::{TestEnvironment, wait_until};
 
 use crate::notify::{lab_with, log, settled};
 
 /// A program of the test's own.
-fn program(lab: &Lab, name: &str, script: &str) -> PathBuf {
+fn program(lab: &TestEnvironment, name: &str, script: &str) -> PathBuf {
     let dir = lab.dir().join("bin");
     fs::create_dir_all(&dir).expect("a directory");
     let path = dir.join(name);
@@ -18,7 +18,7 @@ fn program(lab: &Lab, name: &str, script: &str) -> PathBuf {
     path
 }
 
-fn add(lab: &Lab, notify: &str) {
+fn add(lab: &TestEnvironment, notify: &str) {
     let known = fs::read_to_string(lab.config()).expect("a config file");
     fs::write(lab.config(), known + notify).expect("a config file");
 }
@@ -42,7 +42,7 @@ fn a_command_is_given_everything_in_variables_and_as_json() {
     lab.start_with(&["--name", "s"], &["exit:3"]);
     let told = wait_for(&out);
     let (first, json) = told.split_once('\n').expect("two lines");
-    assert_eq!(first, "$HOME; exit 1|failed|s|s failed|it ended with exit code 3", "no shell read it");
+    assert_eq!(first, "$HOME; exit 1|failed|s|s failed|the run ended with exit code 3", "no shell read it");
     let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
     assert_eq!(json["data"]["title"], "s failed");
     settled(&lab);
@@ -50,7 +50,7 @@ fn a_command_is_given_everything_in_variables_and_as_json() {
 }
 
 #[test]
-fn a_command_that_does_not_end_is_killed_with_what_it_started() {
+fn a_command_that_does_not_end_is_killed_with_its_children() {
     let lab = lab_with("");
     let pids = lab.dir().join("pids");
     let script = format!("sleep 1000 & echo $! $$ > {0}.part; mv {0}.part {0}; wait", pids.display());
@@ -70,7 +70,7 @@ fn a_command_that_does_not_end_is_killed_with_what_it_started() {
 }
 
 #[test]
-fn what_a_command_leaves_behind_is_killed_when_it_ends() {
+fn processes_that_a_command_leaves_behind_are_killed_when_it_ends() {
     let lab = lab_with("");
     let pid = lab.dir().join("pid");
     let script = format!("sleep 1000 & echo $! > {0}.part; mv {0}.part {0}", pid.display());
@@ -93,7 +93,7 @@ fn a_session_that_a_command_starts_is_told_nothing_of_the_other_one() {
          sh -c 'env > {1}.part; mv {1}.part {1}'",
         env!("CARGO_BIN_EXE_berth"),
         out.display(),
-        // Below `control` a session starts only where the session is that the command was told of.
+        // Below `control` a session starts only in the directory of the session that the command was told of.
         env!("CARGO_MANIFEST_DIR")
     );
     let command = program(&lab, "starts", &script);
@@ -107,7 +107,7 @@ fn a_session_that_a_command_starts_is_told_nothing_of_the_other_one() {
 }
 
 #[test]
-fn a_config_file_named_by_a_relative_path_is_found_by_those_who_work_elsewhere() {
+fn a_config_file_named_by_a_relative_path_is_found_by_processes_in_other_directories() {
     let lab = lab_with("");
     let out = lab.dir().join("out");
     let command =
@@ -163,13 +163,13 @@ fn the_desktop_is_told_by_notify_send_if_there_is_one() {
     assert_eq!(told["outcome"], "sent", "{told}");
     let said = wait_for(&out);
     assert!(said.contains("[--urgency]\n[critical]\n[--]\n[b"), "{said}");
-    assert!(said.contains("it ended with exit code 3\n"), "{said}");
+    assert!(said.contains("the run ended with exit code 3\n"), "{said}");
     assert!(said.contains("/a&lt;b&gt;&amp;c on "), "nothing in it is markup: {said}");
     assert!(said.ends_with("unix:path=/nowhere\n"), "{said}");
 }
 
 /// A shell at a terminal of its own, whose current session this is.
-fn shell_using(lab: &Lab, session: &str) -> berth_harness::Terminal {
+fn shell_using(lab: &TestEnvironment, session: &str) -> berth_harness::TestTerminal {
     let mut shell = lab.terminal_running(Path::new("/bin/sh"), Vec::<String>::new());
     shell.type_keys("PS1='READY'\r");
     shell.wait_until("a prompt", |shell| shell.text().ends_with("READY"));
@@ -189,7 +189,7 @@ fn the_terminals_whose_current_session_it_is_hear_a_bell_and_a_notification() {
     let mut others = shell_using(&lab, "other");
     let (before, others_before) = (mine.text(), others.raw.len());
     fs::write(&gate, "").expect("a file");
-    let told = "\x07\x1b]9;s failed: it ended with exit code 3\x1b\\";
+    let told = "\x07\x1b]9;s failed: the run ended with exit code 3\x1b\\";
     mine.wait_for_raw(told.as_bytes());
     settled(&lab);
     assert_eq!(mine.text(), before, "no letter of it is shown");
@@ -197,7 +197,7 @@ fn the_terminals_whose_current_session_it_is_hear_a_bell_and_a_notification() {
     assert!(!others.raw[others_before..].contains(&7), "it is not its session");
     let line = log(&lab).pop().expect("a line");
     assert_eq!(line["outcome"], "sent", "{line}");
-    // One that is gone is not written to, whoever has its device now.
+    // A terminal that is closed is not written to, even if another one has its device now.
     mine.close();
     drop(mine);
     lab.ok(["resume", "-d", "s"]);
@@ -207,13 +207,13 @@ fn the_terminals_whose_current_session_it_is_hear_a_bell_and_a_notification() {
 }
 
 #[test]
-fn a_terminal_that_takes_nothing_holds_up_nobody() {
+fn a_terminal_that_takes_nothing_holds_up_no_notifier() {
     let lab = lab_with("[notify]\nterminal = true\nterminal_style = \"both\"\n");
     let gate = lab.dir().join("go");
     let wait = format!("wait-file:{}", gate.display());
     lab.start_with(&["--name", "s"], &[&wait, "exit:0"]);
     let mut shell = shell_using(&lab, "s");
-    // Nobody reads it, so it takes only so much.
+    // The terminal is not read, so it takes only so much.
     shell.type_keys("yes\r");
     let tty = lab.json(["ps", "s", "--json"]);
     assert!(tty.is_array());

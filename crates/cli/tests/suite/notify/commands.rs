@@ -1,21 +1,21 @@
-//! `berth notify test` and `berth notify log`, the config file, and what `berth doctor` says.
+//! `berth notify test` and `berth notify log`, the config file, and the findings of `berth doctor`.
 
 use std::fs;
 
-use crate::notify::server::{Reply, Server};
+use crate::notify::server::{WebhookReply, WebhookServer};
 use crate::notify::{lab_telling, lab_with, webhook};
 
 #[test]
-fn a_test_says_what_came_of_each_way_and_fails_if_one_did() {
-    let good = Server::new(&[Reply::Status(200)]);
-    let bad = Server::new(&[Reply::Status(404)]);
+fn the_test_command_reports_each_channel_and_fails_if_one_failed() {
+    let good = WebhookServer::new(&[WebhookReply::Status(200)]);
+    let bad = WebhookServer::new(&[WebhookReply::Status(404)]);
     let more = format!("[notify.webhooks.other]\nurl = {:?}\n", bad.url("/"));
     let lab = lab_with(&(webhook(&good) + &more));
     let said = lab.berth(["notify", "test"]);
     assert_eq!(said.code, 1, "{said:?}");
     let lines: Vec<&str> = said.out.lines().collect();
     assert!(lines[0].starts_with("webhook        sent     200"), "{said:?}");
-    assert!(lines[1].starts_with("webhook.other  failed   it answered 404"), "{said:?}");
+    assert!(lines[1].starts_with("webhook.other  failed   the service answered 404"), "{said:?}");
     let said = lab.berth(["notify", "test", "--channel", "webhook"]);
     assert_eq!(said.code, 0, "{said:?}");
     assert_eq!((good.heard().len(), bad.heard().len()), (2, 1));
@@ -30,7 +30,7 @@ fn a_test_says_what_came_of_each_way_and_fails_if_one_did() {
 
 #[test]
 fn a_test_about_a_session_has_its_name_and_directory() {
-    let server = Server::new(&[Reply::Status(200)]);
+    let server = WebhookServer::new(&[WebhookReply::Status(200)]);
     let lab = lab_telling(&server);
     lab.start_with(&["--name", "s", "--notify", "none"], &["exit:0"]);
     lab.ok(["notify", "test", "s"]);
@@ -40,7 +40,7 @@ fn a_test_about_a_session_has_its_name_and_directory() {
 }
 
 #[test]
-fn without_a_way_to_tell_anybody_a_test_says_how_to_set_one_up() {
+fn without_a_channel_the_test_command_says_how_to_set_one_up() {
     let lab = lab_with("");
     let said = lab.berth(["notify", "test"]);
     assert_eq!(said.code, 1, "{said:?}");
@@ -50,7 +50,7 @@ fn without_a_way_to_tell_anybody_a_test_says_how_to_set_one_up() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_with_its_place_and_without_the_secret() {
+fn an_invalid_setting_is_refused_with_its_place_and_without_the_secret() {
     for (notify, expected) in [
         ("[notify]\nbell = true\n", "bell"),
         ("[notify]\non = [\"needs_you\"]\n", "needs-you"),
@@ -77,7 +77,7 @@ fn what_cannot_be_meant_is_refused_with_its_place_and_without_the_secret() {
 
 #[test]
 fn a_config_file_that_was_broken_meanwhile_is_a_failure_in_the_log_and_doctor_says_so() {
-    let server = Server::new(&[Reply::Status(200)]);
+    let server = WebhookServer::new(&[WebhookReply::Status(200)]);
     let lab = lab_telling(&server);
     crate::notify::start(&lab, &["--name", "s"]);
     let known = fs::read_to_string(lab.config()).expect("a config file");

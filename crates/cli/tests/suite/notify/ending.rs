@@ -1,15 +1,15 @@
-//! A notifier that hangs holds up nobody, and is nobody's leftover.
+//! A notifier that hangs holds up no session, and is not a leftover of one.
 
 use std::fs;
 
-use berth_harness::{Lab, signal, wait_gone, wait_until};
+use berth_harness::{TestEnvironment, signal, wait_gone, wait_until};
 use rustix::process::Signal;
 
-use crate::notify::server::{Reply, Server};
+use crate::notify::server::{WebhookReply, WebhookServer};
 use crate::notify::{lab_telling, log, notifiers, settled, start};
 
 /// Starts a session in an environment where notifiers live this long.
-fn start_with_limit(lab: &Lab, ms: &str, name: &str) -> String {
+fn start_with_limit(lab: &TestEnvironment, ms: &str, name: &str) -> String {
     let mut run = lab.command(["run", "-d", "--agent", "fake", "--name", name]);
     let ran = run.env("BERTH_TEST_NOTIFIER_MS", ms).output().expect("berth starts");
     assert!(ran.status.success(), "{ran:?}");
@@ -18,14 +18,14 @@ fn start_with_limit(lab: &Lab, ms: &str, name: &str) -> String {
 
 #[test]
 fn a_session_ends_and_its_keeper_leaves_while_a_webhook_hangs() {
-    let server = Server::new(&[Reply::Hang]);
+    let server = WebhookServer::new(&[WebhookReply::Hang]);
     let lab = lab_telling(&server);
     let id = start_with_limit(&lab, "600000", "s");
     let keeper = lab.process(&id, "keeper_pid");
     lab.ok(["send", "s", "say:done"]);
     server.wait(1);
     let notifier = notifiers(&lab).remove(0);
-    // It is not the keeper's, nor the run's.
+    // The notifier is neither the keeper's process nor the run's.
     let ps = lab.json(["ps", "s", "--json"]);
     assert!(!ps.to_string().contains("notifier"), "{ps}");
     let whose = lab.json(["why", "--pid", &notifier.pid.to_string(), "--json"]);
@@ -35,7 +35,7 @@ fn a_session_ends_and_its_keeper_leaves_while_a_webhook_hangs() {
     lab.ok(["stop", "s", "--grace", "5s"]);
     wait_gone(&keeper);
     assert_eq!(notifiers(&lab), std::slice::from_ref(&notifier), "it still waits");
-    // And nothing is cleared up that is its own.
+    // A sweep does not clear up files of the notifier.
     lab.ok(["sweep"]);
     assert_eq!(notifiers(&lab), std::slice::from_ref(&notifier));
     signal(&notifier, Signal::KILL);
@@ -43,7 +43,7 @@ fn a_session_ends_and_its_keeper_leaves_while_a_webhook_hangs() {
 
 #[test]
 fn a_notifier_gives_up_by_its_limit() {
-    let server = Server::new(&[Reply::Hang]);
+    let server = WebhookServer::new(&[WebhookReply::Hang]);
     let lab = lab_telling(&server);
     start_with_limit(&lab, "3000", "s");
     lab.ok(["send", "s", "say:done"]);
@@ -55,7 +55,7 @@ fn a_notifier_gives_up_by_its_limit() {
 
 #[test]
 fn a_notifier_has_nothing_of_the_run_it_tells_of() {
-    let server = Server::new(&[Reply::Hang]);
+    let server = WebhookServer::new(&[WebhookReply::Hang]);
     let lab = lab_telling(&server);
     let id = start_with_limit(&lab, "600000", "s");
     lab.ok(["send", "s", "say:done"]);
@@ -76,7 +76,7 @@ fn a_notifier_has_nothing_of_the_run_it_tells_of() {
     assert!(!group.contains(&format!("{id}.")), "{group}");
     signal(&notifier, Signal::KILL);
     wait_gone(&notifier);
-    // What it was killed over is not told again, and the next event is.
+    // The event it was killed over is not told again, and the next event is.
     lab.ok(["send", "s", "say:more"]);
     server.wait(2);
     for notifier in notifiers(&lab) {
@@ -87,7 +87,7 @@ fn a_notifier_has_nothing_of_the_run_it_tells_of() {
 
 #[test]
 fn a_notifier_that_an_agents_own_command_started_outlives_the_agents_run() {
-    let server = Server::new(&[Reply::Hang]);
+    let server = WebhookServer::new(&[WebhookReply::Hang]);
     let lab = lab_telling(&server);
     let lost = lab.start_with(&["--name", "lost"], &["hang"]);
     lab.kill_keeper(&lost);
@@ -107,15 +107,15 @@ fn a_notifier_that_an_agents_own_command_started_outlives_the_agents_run() {
 }
 
 #[test]
-fn there_is_a_limit_to_how_many_notifiers_work_and_who_is_too_many_waits_or_says_so() {
-    let server = Server::new(&[Reply::Hang]);
+fn the_number_of_notifiers_is_limited_and_one_too_many_waits_or_says_so() {
+    let server = WebhookServer::new(&[WebhookReply::Hang]);
     let lab = lab_telling(&server);
     start_with_limit(&lab, "600000", "s");
-    for turn in 1..=berth_keeper::notify::MOST_AT_WORK {
+    for turn in 1..=berth_store::notifications::MOST_AT_WORK {
         lab.ok(["send", "s", "say:done"]);
         server.wait(turn);
     }
-    // Of one who has no time to wait for long.
+    // First a session that has no time to wait for long.
     start_with_limit(&lab, "200", "hasty");
     lab.ok(["send", "hasty", "say:one_too_many"]);
     wait_until("the log", || {
@@ -123,22 +123,24 @@ fn there_is_a_limit_to_how_many_notifiers_work_and_who_is_too_many_waits_or_says
             .iter()
             .any(|line| line["detail"].as_str().is_some_and(|why| why.contains("busy all the time")))
     });
-    // And of one who has: it tells as soon as another is done.
-    wait_until("the hasty one to be gone", || notifiers(&lab).len() == berth_keeper::notify::MOST_AT_WORK);
+    // Then one that has: it tells as soon as another notifier is done.
+    wait_until("the hasty one to be gone", || {
+        notifiers(&lab).len() == berth_store::notifications::MOST_AT_WORK
+    });
     let at_work = notifiers(&lab);
     lab.ok(["send", "s", "say:the_next"]);
     wait_until("one more", || notifiers(&lab).len() > at_work.len());
-    assert_eq!(server.heard().len(), berth_keeper::notify::MOST_AT_WORK);
+    assert_eq!(server.heard().len(), berth_store::notifications::MOST_AT_WORK);
     signal(&at_work[0], Signal::KILL);
-    server.wait(berth_keeper::notify::MOST_AT_WORK + 1);
+    server.wait(berth_store::notifications::MOST_AT_WORK + 1);
     for notifier in notifiers(&lab) {
         signal(&notifier, Signal::KILL);
     }
     settled(&lab);
-    // Whoever died left its seat.
+    // A notifier that died left its seat.
     start(&lab, &["--name", "t"]);
     lab.ok(["send", "t", "say:done"]);
-    server.wait(berth_keeper::notify::MOST_AT_WORK + 2);
+    server.wait(berth_store::notifications::MOST_AT_WORK + 2);
     for notifier in notifiers(&lab) {
         signal(&notifier, Signal::KILL);
     }

@@ -1,11 +1,11 @@
-//! What services want to be sent, as they document it.
+//! Formats of notification services, as the services document them.
 
-use crate::notify::server::{Reply, Server};
+use crate::notify::server::{WebhookReply, WebhookServer};
 use crate::notify::{lab_with, start};
 
 #[test]
-fn ntfy_gets_what_it_documents() {
-    let server = Server::new(&[Reply::Status(200)]);
+fn ntfy_gets_its_documented_format() {
+    let server = WebhookServer::new(&[WebhookReply::Status(200)]);
     let token = "tk_AgQdq7mVBoFD37zQVN29RhuMzNIz2";
     let lab = lab_with(&format!(
         "[notify.webhooks.phone]\nformat = \"ntfy\"\nurl = {:?}\nsecret = \"env:NTFY_TOKEN\"\n",
@@ -32,8 +32,8 @@ fn ntfy_gets_what_it_documents() {
 }
 
 #[test]
-fn telegram_gets_what_it_documents() {
-    let server = Server::new(&[Reply::Status(200)]);
+fn telegram_gets_its_documented_format() {
+    let server = WebhookServer::new(&[WebhookReply::Status(200)]);
     let token = "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11";
     let lab = lab_with("");
     let file = lab.dir().join("token");

@@ -1,11 +1,11 @@
-//! Who looks is not told.
+//! A user who looks at the session gets no notification.
 
 use berth_harness::{said, wait_until};
 
 use crate::notify::{pair, send, settled, spawned, start, told};
 
 #[test]
-fn nobody_is_told_while_somebody_is_attached_and_everybody_after_they_left() {
+fn nothing_is_sent_while_a_client_is_attached_and_events_are_sent_after_it_left() {
     let (lab, server) = told();
     let id = lab.start_with(&["--name", "s"], &["raw", "say:ready", "expect:x", "exit:4"]);
     let mut terminal = lab.terminal(["attach", "s"]);
@@ -25,7 +25,7 @@ fn nobody_is_told_while_somebody_is_attached_and_everybody_after_they_left() {
 }
 
 #[test]
-fn a_turn_that_somebody_waits_for_is_not_told_and_the_next_one_is() {
+fn a_turn_that_a_client_waits_for_is_not_sent_and_the_next_one_is() {
     let (lab, server) = told();
     start(&lab, &["--name", "s"]);
     assert_eq!(lab.berth(["send", "--wait", "s", "fail:7:broken"]).code, 1);
@@ -38,13 +38,13 @@ fn a_turn_that_somebody_waits_for_is_not_told_and_the_next_one_is() {
 }
 
 #[test]
-fn who_watches_a_session_is_looking() {
+fn a_client_that_watches_a_session_counts_as_looking() {
     let (lab, server) = told();
     start(&lab, &["--name", "s"]);
     let mut watcher = lab.command(["log", "-f", "s"]);
     let mut watcher = spawned(&mut watcher);
     let mut first = [0];
-    // It prints what there was only once it watches.
+    // The command prints earlier events only once it watches.
     std::io::Read::read_exact(watcher.stdout.as_mut().expect("a pipe"), &mut first).expect("a line");
     wait_until("it to watch", || {
         lab.ok(["send", "s", "say:one"]);
@@ -76,7 +76,7 @@ fn a_script_that_waits_cannot_answer_so_a_question_is_told_all_the_same() {
 }
 
 #[test]
-fn a_question_to_somebody_who_talks_at_a_terminal_is_not_told() {
+fn a_question_to_a_user_at_a_terminal_is_not_sent() {
     let (lab, server) = told();
     start(&lab, &["--name", "s"]);
     let mut terminal = lab.terminal(["send", "--wait", "s", "ask:Bash:rm x"]);

@@ -1,7 +1,7 @@
-//! Telling people who do not look, from the outside: a web server, a terminal and programs of the test's own hear
-//! what real keepers, healers and notifiers tell.
+//! Notifications to users who do not look, from the outside: a web server, a terminal and programs of the test's own
+//! hear from real keepers, healers and notifiers.
 //!
-//! That nobody is told is seen once no notifier is left: it is started before anybody hears of the event.
+//! A test sees that nothing was sent once no notifier is left: notifiers start before any client hears of the event.
 
 mod channels;
 mod commands;
@@ -16,62 +16,62 @@ mod webhook;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
-use berth_harness::{Lab, wait_until};
-use berth_host::identity::Identity;
+use berth_harness::{TestEnvironment, wait_until};
+use berth_host::identity::ProcessIdentity;
 use serde_json::Value;
 
-use server::{Reply, Server};
+use server::{WebhookReply, WebhookServer};
 
 /// The secret of every webhook here.
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
-/// A lab whose config file has the agent `fake`, and this besides.
-fn lab_with(notify: &str) -> Lab {
-    let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+/// A lab whose config file has the agent `fake`, and these settings besides.
+fn lab_with(notify: &str) -> TestEnvironment {
+    let lab = TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"));
     let agent = fs::read_to_string(lab.config()).expect("a config file");
     fs::write(lab.config(), format!("{agent}{notify}")).expect("a config file");
     lab
 }
 
 /// A lab that tells a server of everything.
-fn lab_telling(server: &Server) -> Lab {
+fn lab_telling(server: &WebhookServer) -> TestEnvironment {
     lab_with(&webhook(server))
 }
 
-fn webhook(server: &Server) -> String {
+fn webhook(server: &WebhookServer) -> String {
     format!("[notify.webhook]\nurl = {:?}\nsecret = {SECRET:?}\n", server.url("/hook"))
 }
 
 /// A lab and the server it tells of everything.
-fn told() -> (Lab, Server) {
-    let server = Server::new(&[Reply::Status(200)]);
+fn told() -> (TestEnvironment, WebhookServer) {
+    let server = WebhookServer::new(&[WebhookReply::Status(200)]);
     (lab_telling(&server), server)
 }
 
 /// The notifiers of this lab that are at work.
-fn notifiers(lab: &Lab) -> Vec<Identity> {
-    let is_notifier = |it: &Identity| {
+fn notifiers(lab: &TestEnvironment) -> Vec<ProcessIdentity> {
+    let is_notifier = |it: &ProcessIdentity| {
         fs::read(format!("/proc/{}/cmdline", it.pid)).is_ok_and(|line| line.starts_with(b"berth\0notifier\0"))
     };
     lab.processes().into_iter().filter(is_notifier).collect()
 }
 
-/// Waits until everybody was told who is.
-fn settled(lab: &Lab) {
+/// Waits until all notifications are sent.
+fn settled(lab: &TestEnvironment) {
     wait_until("the notifiers to be gone", || notifiers(lab).is_empty());
 }
 
 /// The log of notifications.
-fn log(lab: &Lab) -> Vec<Value> {
+fn log(lab: &TestEnvironment) -> Vec<Value> {
     lab.json(["notify", "log", "--last", "0", "--json"]).as_array().expect("an array").clone()
 }
 
-fn start(lab: &Lab, options: &[&str]) -> String {
+fn start(lab: &TestEnvironment, options: &[&str]) -> String {
     lab.ok([&["run", "-d", "--agent", "fake"], options].concat())
 }
 
-/// Sends a turn and waits until it is over, in a way that is not looking at it.
-fn send(lab: &Lab, session: &str, text: &str) {
+/// Sends a turn and waits until it is over, in a way that does not count as looking at it.
+fn send(lab: &TestEnvironment, session: &str, text: &str) {
     let sent = lab.json(["send", session, "--json", text]);
     let turn = sent["turn"].as_str().expect("a turn").to_owned();
     wait_until("the turn to be over", || {

@@ -1,10 +1,12 @@
-//! Of what people are told, and of what not.
+//! Events that are sent as notifications, and events that are not.
 
 use std::fs;
 
 use berth_harness::wait_until;
 
-use crate::notify::{Reply, Server, lab_with, notifiers, pair, send, settled, start, told, webhook};
+use crate::notify::{
+    WebhookReply, WebhookServer, lab_with, notifiers, pair, send, settled, start, told, webhook,
+};
 
 #[test]
 fn a_command_that_ends_by_itself_is_told_and_one_that_is_stopped_is_not() {
@@ -21,14 +23,14 @@ fn a_command_that_ends_by_itself_is_told_and_one_that_is_stopped_is_not() {
     assert_eq!(told["type"], "session.failed");
     let data = &told["data"];
     assert_eq!(data["title"], "bad failed");
-    assert_eq!(data["text"], "it ended with exit code 3");
+    assert_eq!(data["text"], "the run ended with exit code 3");
     assert_eq!(data["next"], "berth output bad");
     assert_eq!(data["cwd"], lab.show("bad")["cwd"]);
     assert_eq!(data["session"], lab.show("bad")["id"]);
 }
 
 #[test]
-fn a_question_is_told_with_what_to_do_about_it_and_without_its_secrets() {
+fn a_question_is_sent_with_the_next_step_and_without_its_secrets() {
     let (lab, server) = told();
     start(&lab, &["--name", "s"]);
     lab.ok(["send", "s", "ask:Bash:curl -H 'Authorization: Bearer tkabcdef0123456789' x"]);
@@ -39,7 +41,7 @@ fn a_question_is_told_with_what_to_do_about_it_and_without_its_secrets() {
     assert_eq!(told["data"]["next"], "berth answer s allow --request 1:0");
     assert_eq!((&told["data"]["request"], &told["data"]["epoch"]), (&"0".into(), &1.into()));
     lab.ok(["answer", "s", "allow", "--yes"]);
-    // The answer ends the turn, and nobody looked at that.
+    // The answer ends the turn, and no client looked at that.
     server.wait(2);
     assert_eq!(server.about(), [pair("needs-you", "s"), pair("finished", "s")]);
 }
@@ -58,7 +60,7 @@ fn ten_turns_in_a_row_are_told_once_when_the_last_is_done_and_a_failure_at_once(
     server.wait(2);
     wait_until("the last turn", || lab.json(["turn", "s.10", "--json"])["state"] == "done");
     settled(&lab);
-    // Each is told once. Which of two notifiers is through first, nobody promises.
+    // Each event is sent once. The order of the two notifiers is not promised.
     let mut about = server.about();
     about.sort();
     assert_eq!(about, [pair("failed", "s"), pair("finished", "s")]);
@@ -71,7 +73,7 @@ fn ten_turns_in_a_row_are_told_once_when_the_last_is_done_and_a_failure_at_once(
 }
 
 #[test]
-fn a_turn_that_somebody_cancelled_is_not_told() {
+fn a_cancelled_turn_is_not_sent() {
     let (lab, server) = told();
     start(&lab, &["--name", "s"]);
     lab.ok(["send", "s", &format!("wait-file:{}", lab.dir().join("never").display())]);
@@ -83,15 +85,15 @@ fn a_turn_that_somebody_cancelled_is_not_told() {
 }
 
 #[test]
-fn a_run_that_was_lost_is_told_by_whoever_finds_it() {
+fn a_lost_run_is_sent_by_the_command_that_finds_it() {
     let (lab, server) = told();
     let id = lab.start_with(&["--name", "s"], &["hang"]);
     lab.kill_keeper(&id);
     settled(&lab);
-    assert_eq!(server.about(), [], "nobody has found it yet");
+    assert_eq!(server.about(), [], "the loss has not been found yet");
     lab.ok(["show", "s"]);
     let told = server.wait(1)[0].json();
-    assert_eq!(told["data"]["text"], "its keeper died, and the run with it");
+    assert_eq!(told["data"]["text"], "the keeper died, and the run with it");
     assert_eq!(told["data"]["next"], "berth resume s");
     lab.ok(["show", "s"]);
     settled(&lab);
@@ -114,7 +116,7 @@ fn a_turn_that_was_lost_is_told_once_although_it_failed_and_holds_the_queue() {
 
 #[test]
 fn a_session_may_want_to_be_told_of_other_things_than_the_rest() {
-    let server = Server::new(&[Reply::Status(200)]);
+    let server = WebhookServer::new(&[WebhookReply::Status(200)]);
     let lab = lab_with(&format!("[notify]\non = [\"failed\"]\n{}", webhook(&server)));
     start(&lab, &["--name", "usual"]);
     start(&lab, &["--name", "more", "--notify", "finished,needs-you"]);
@@ -134,16 +136,16 @@ fn a_session_may_want_to_be_told_of_other_things_than_the_rest() {
 }
 
 #[test]
-fn nothing_is_told_or_started_unless_somebody_set_it_up() {
+fn nothing_is_sent_or_started_unless_it_is_configured() {
     let lab = lab_with("");
     start(&lab, &["--name", "s"]);
     send(&lab, "s", "fail:7:broken");
     assert!(notifiers(&lab).is_empty());
     lab.ok(["stop", "s"]);
     assert!(!lab.home().join("notify").exists());
-    // A way to tell people that is added while the session runs counts from then on.
+    // A channel that is added while the session runs counts from then on.
     start(&lab, &["--name", "t"]);
-    let server = Server::new(&[Reply::Status(200)]);
+    let server = WebhookServer::new(&[WebhookReply::Status(200)]);
     let known = fs::read_to_string(lab.config()).expect("a config file");
     fs::write(lab.config(), known + &webhook(&server)).expect("a config file");
     send(&lab, "t", "say:done");

@@ -1,29 +1,31 @@
-//! Nobody is told twice, whatever dies or is replaced on the way.
+//! No event is sent twice, whichever process dies or is replaced on the way.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use berth_api::Connection;
-use berth_api::message::Request;
-use berth_harness::{Lab, wait_until};
+use berth_api::KeeperConnection;
+use berth_api::message::KeeperRequest;
+use berth_harness::{TestEnvironment, wait_until};
 
-use crate::notify::{Reply, Server, lab_with, log, pair, send, settled, spawned, start, told, webhook};
+use crate::notify::{
+    WebhookReply, WebhookServer, lab_with, log, pair, send, settled, spawned, start, told, webhook,
+};
 
-/// What `show` answers from then on tells of the session without a keeper.
-fn healed(lab: &berth_harness::Lab, id: &str) {
+/// Waits for the end of the keeper, and then has `show` record the loss, as the first command that looks does.
+fn healed(lab: &berth_harness::TestEnvironment, id: &str) {
     wait_until("its keeper to be gone", || {
         !matches!(
             berth_host::lock::probe(&lab.session_dir(id).join("lease")),
-            Ok(Some(berth_host::lock::Probe::Held))
+            Ok(Some(berth_host::lock::LockState::Held))
         )
     });
     lab.ok(["show", id]);
 }
 
 #[test]
-fn a_keeper_that_replaces_its_program_tells_nobody_again() {
+fn a_keeper_that_replaces_its_program_sends_nothing_again() {
     let (lab, server) = told();
     let id = start(&lab, &["--name", "s"]);
     send(&lab, "s", "say:one");
@@ -32,13 +34,13 @@ fn a_keeper_that_replaces_its_program_tells_nobody_again() {
     server.wait(2);
     for _ in 0..3 {
         let before = lab.events(&id, "keeper_restarted").len();
-        let mut keeper = Connection::open(&lab.session_dir(&id), String::new()).expect("a keeper");
-        let _ = keeper.ask(Request::Restart);
+        let mut keeper = KeeperConnection::open(&lab.session_dir(&id), String::new()).expect("a keeper");
+        let _ = keeper.ask(KeeperRequest::Restart);
         wait_until("the new program", || lab.events(&id, "keeper_restarted").len() > before);
     }
     settled(&lab);
     assert_eq!(server.about(), [pair("finished", "s"), pair("needs-you", "s")]);
-    // And the new one tells of what is new.
+    // The new keeper sends new events.
     lab.ok(["answer", "s", "allow", "--yes"]);
     server.wait(3);
 }
@@ -65,16 +67,16 @@ fn a_keeper_that_is_killed_on_its_way_to_tell_is_told_of_itself_and_nothing_twic
 
 #[test]
 fn a_keeper_whose_program_was_replaced_by_another_version_tells_all_the_same() {
-    let server = Server::new(&[Reply::Status(200)]);
+    let server = WebhookServer::new(&[WebhookReply::Status(200)]);
     let place = lab_with("");
     let installed = place.dir().join("berth");
     let berth = Path::new(env!("CARGO_BIN_EXE_berth"));
     fs::rename(lab_program(&place), &installed).expect("a rename");
-    let lab = Lab::new(installed.to_str().expect("a path"));
+    let lab = TestEnvironment::new(installed.to_str().expect("a path"));
     fs::copy(place.config(), lab.config()).expect("a config file");
     fs::write(lab.config(), fs::read_to_string(lab.config()).expect("it") + &webhook(&server)).expect("it");
     start(&lab, &["--name", "s"]);
-    // As package managers do it: another file takes the name. This one runs no session at all.
+    // Package managers do this: another file takes the name. This one runs no session at all.
     let other = place.dir().join("other");
     fs::write(&other, "#!/bin/sh\nexit 9\n").expect("a script");
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).expect("a script that can be run");
@@ -85,12 +87,12 @@ fn a_keeper_whose_program_was_replaced_by_another_version_tells_all_the_same() {
     server.wait(1);
     settled(&lab);
     assert_eq!(server.about(), [pair("finished", "s")]);
-    // What is left is cleared up by one that works.
+    // The rest is cleared up by a program that works.
     fs::rename(lab_program(&place), &installed).expect("a rename");
 }
 
 /// Another name for the program under test, in a lab.
-fn lab_program(lab: &Lab) -> PathBuf {
+fn lab_program(lab: &TestEnvironment) -> PathBuf {
     let path = lab.dir().join("again");
     let berth = Path::new(env!("CARGO_BIN_EXE_berth"));
     fs::hard_link(berth, &path).or_else(|_| fs::copy(berth, &path).map(drop)).expect("a program");
@@ -98,7 +100,7 @@ fn lab_program(lab: &Lab) -> PathBuf {
 }
 
 #[test]
-fn of_many_who_find_a_lost_run_at_once_one_tells() {
+fn of_many_commands_that_find_a_lost_run_at_once_one_sends_it() {
     let (lab, server) = told();
     for round in 1..=5 {
         let id = lab.start_with(&["--name", &format!("s{round}")], &["hang"]);
@@ -114,7 +116,7 @@ fn of_many_who_find_a_lost_run_at_once_one_tells() {
 }
 
 #[test]
-fn a_notifier_that_is_started_again_for_the_same_event_tells_nobody() {
+fn a_notifier_that_is_started_again_for_the_same_event_sends_nothing() {
     let (lab, server) = told();
     let id = start(&lab, &["--name", "s"]);
     send(&lab, "s", "say:one");
@@ -132,7 +134,7 @@ fn a_notifier_that_is_started_again_for_the_same_event_tells_nobody() {
         }
     });
     assert_eq!(server.heard().len(), 1);
-    // One that nobody claimed is told by exactly one of them.
+    // An event that was not claimed is sent by exactly one of them.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| assert!(again(&[format!("{}=failed", event - 1)]).success()));

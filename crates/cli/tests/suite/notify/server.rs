@@ -1,4 +1,4 @@
-//! A web server in the test's own process that answers as it is told and remembers what it heard.
+//! A web server in the test's own process that answers as it is told and remembers its requests.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,12 +10,12 @@ use berth_harness::wait_until;
 
 /// How a request is answered.
 #[derive(Clone, Debug)]
-pub(crate) enum Reply {
+pub(crate) enum WebhookReply {
     /// With this status.
     Status(u16),
-    /// The same with a header.
+    /// This status, with a header.
     With(u16, &'static str, String),
-    /// Never.
+    /// Never, with the connection kept open.
     Hang,
     /// By closing the connection.
     Close,
@@ -23,18 +23,18 @@ pub(crate) enum Reply {
     SlowBody(u16),
 }
 
-/// A request.
+/// A request that the server got.
 #[derive(Clone, Debug)]
-pub(crate) struct Heard {
+pub(crate) struct WebhookRequest {
     pub(crate) at: Instant,
     pub(crate) method: String,
     pub(crate) path: String,
-    /// By their names in small letters.
+    /// Header values by header names in small letters.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: String,
 }
 
-impl Heard {
+impl WebhookRequest {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
@@ -45,25 +45,25 @@ impl Heard {
 }
 
 #[derive(Default)]
-struct Shared {
-    heard: Vec<Heard>,
+struct WebhookServerState {
+    heard: Vec<WebhookRequest>,
     /// Connections that are never answered, kept open.
     hanging: Vec<TcpStream>,
     over: bool,
 }
 
-/// The server. It ends with this.
-pub(crate) struct Server {
+/// A web server that ends when this value is dropped.
+pub(crate) struct WebhookServer {
     address: SocketAddr,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<WebhookServerState>>,
 }
 
-impl Server {
-    /// Answers with these, one after the other; the last one is repeated.
-    pub(crate) fn new(replies: &[Reply]) -> Self {
+impl WebhookServer {
+    /// Answers with these replies, one after the other; the last one is repeated.
+    pub(crate) fn new(replies: &[WebhookReply]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let shared = Arc::new(Mutex::new(Shared::default()));
+        let shared = Arc::new(Mutex::new(WebhookServerState::default()));
         let (mine, replies) = (Arc::clone(&shared), replies.to_vec());
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -81,39 +81,39 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    pub(crate) fn heard(&self) -> Vec<Heard> {
+    pub(crate) fn heard(&self) -> Vec<WebhookRequest> {
         self.shared.lock().expect("no panic").heard.clone()
     }
 
     /// Waits until it has heard this many requests.
-    pub(crate) fn wait(&self, count: usize) -> Vec<Heard> {
+    pub(crate) fn wait(&self, count: usize) -> Vec<WebhookRequest> {
         wait_until(&format!("{count} requests"), || self.heard().len() >= count);
         self.heard()
     }
 
-    /// What the webhooks that came were about: what, and the name of the session.
+    /// Kind of event and name of the session, for each webhook that came.
     pub(crate) fn about(&self) -> Vec<(String, String)> {
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         self.heard()
             .iter()
-            .map(Heard::json)
+            .map(WebhookRequest::json)
             .map(|it| (text(&it["data"]["what"]), text(&it["data"]["name"])))
             .collect()
     }
 }
 
-impl Drop for Server {
+impl Drop for WebhookServer {
     fn drop(&mut self) {
         let mut shared = self.shared.lock().expect("no panic");
         shared.over = true;
         shared.hanging.clear();
         drop(shared);
-        // Wakes it up to see that.
+        // Wakes the server up, so that it sees that.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-fn serve(mut stream: TcpStream, shared: &Mutex<Shared>, replies: &[Reply]) {
+fn serve(mut stream: TcpStream, shared: &Mutex<WebhookServerState>, replies: &[WebhookReply]) {
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a limit");
     let Some(heard) = read(&stream) else { return };
     let reply = {
@@ -127,20 +127,20 @@ fn serve(mut stream: TcpStream, shared: &Mutex<Shared>, replies: &[Reply]) {
     };
     let keep = |stream: TcpStream| shared.lock().expect("no panic").hanging.push(stream);
     match reply {
-        Reply::Status(status) => drop(stream.write_all(head(status, "", 0).as_bytes())),
-        Reply::With(status, name, value) => {
+        WebhookReply::Status(status) => drop(stream.write_all(head(status, "", 0).as_bytes())),
+        WebhookReply::With(status, name, value) => {
             let _ = stream.write_all(head(status, &format!("{name}: {value}\r\n"), 0).as_bytes());
         }
-        Reply::Hang => keep(stream),
-        Reply::Close => {}
-        Reply::SlowBody(status) => {
+        WebhookReply::Hang => keep(stream),
+        WebhookReply::Close => {}
+        WebhookReply::SlowBody(status) => {
             let _ = stream.write_all(head(status, "", 1_000_000).as_bytes());
             keep(stream);
         }
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Heard> {
+fn read(stream: &TcpStream) -> Option<WebhookRequest> {
     let mut lines = BufReader::new(stream);
     let mut line = || {
         let mut line = String::new();
@@ -156,7 +156,7 @@ fn read(stream: &TcpStream) -> Option<Heard> {
     let mut body = vec![0; length];
     lines.read_exact(&mut body).ok()?;
     let mut words = first.split(' ');
-    Some(Heard {
+    Some(WebhookRequest {
         at: Instant::now(),
         method: words.next()?.to_owned(),
         path: words.next()?.to_owned(),

@@ -1,23 +1,23 @@
-//! Webhooks that are slow, in trouble, or not what they seem.
+//! Webhooks that are slow, fail, or lead elsewhere.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use berth_harness::{Lab, Said, said, wait_until};
+use berth_harness::{CommandOutput, TestEnvironment, said, wait_until};
 
-use crate::notify::server::{Reply, Server};
+use crate::notify::server::{WebhookReply, WebhookServer};
 use crate::notify::{SECRET, lab_telling, lab_with, log, notifiers, settled, told};
 
 /// Sends a test to the webhook, with short pauses between tries.
-fn test(lab: &Lab) -> Said {
+fn test(lab: &TestEnvironment) -> CommandOutput {
     let mut test = lab.command(["notify", "test", "--json"]);
     said(test.env("BERTH_TEST_WEBHOOK_PAUSE_MS", "10").output().expect("berth starts"))
 }
 
-/// The same with one outcome: it, how often it was tried, and why.
-fn outcome(replies: &[Reply]) -> (String, u64, String, Vec<crate::notify::server::Heard>) {
-    let server = Server::new(replies);
+/// Sends one notification to a server with these replies. Returns outcome, number of tries, reason, and requests.
+fn outcome(replies: &[WebhookReply]) -> (String, u64, String, Vec<crate::notify::server::WebhookRequest>) {
+    let server = WebhookServer::new(replies);
     let lab = lab_telling(&server);
     let said = test(&lab);
     let told: serde_json::Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{said:?}"));
@@ -66,7 +66,12 @@ fn a_webhook_is_signed_in_a_way_that_others_can_check() {
 
 #[test]
 fn a_webhook_in_trouble_is_tried_again_with_the_same_id() {
-    let replies = [Reply::Status(500), Reply::Close, Reply::Status(503), Reply::Status(204)];
+    let replies = [
+        WebhookReply::Status(500),
+        WebhookReply::Close,
+        WebhookReply::Status(503),
+        WebhookReply::Status(204),
+    ];
     let (outcome, tries, detail, heard) = outcome(&replies);
     assert_eq!((outcome.as_str(), tries, detail.as_str()), ("sent", 4, "204"));
     assert_eq!(heard.len(), 4);
@@ -76,7 +81,7 @@ fn a_webhook_in_trouble_is_tried_again_with_the_same_id() {
 
 #[test]
 fn a_webhook_that_stays_in_trouble_is_given_up() {
-    let (outcome, tries, detail, heard) = outcome(&[Reply::Status(500)]);
+    let (outcome, tries, detail, heard) = outcome(&[WebhookReply::Status(500)]);
     assert_eq!((outcome.as_str(), tries, heard.len()), ("failed", 5, 5));
     assert!(detail.contains("500"), "{detail}");
 }
@@ -84,7 +89,8 @@ fn a_webhook_that_stays_in_trouble_is_given_up() {
 #[test]
 fn a_webhook_that_refuses_is_not_asked_again() {
     for status in [400, 401, 404, 410] {
-        let (outcome, tries, detail, heard) = outcome(&[Reply::Status(status), Reply::Status(200)]);
+        let (outcome, tries, detail, heard) =
+            outcome(&[WebhookReply::Status(status), WebhookReply::Status(200)]);
         assert_eq!((outcome.as_str(), tries, heard.len()), ("failed", 1, 1));
         assert!(detail.contains(&status.to_string()), "{detail}");
     }
@@ -92,8 +98,8 @@ fn a_webhook_that_refuses_is_not_asked_again() {
 
 #[test]
 fn a_webhook_that_asks_for_a_pause_gets_it() {
-    let later = Reply::With(429, "retry-after", "1".to_owned());
-    let (outcome, tries, _, heard) = outcome(&[later, Reply::Status(200)]);
+    let later = WebhookReply::With(429, "retry-after", "1".to_owned());
+    let (outcome, tries, _, heard) = outcome(&[later, WebhookReply::Status(200)]);
     assert_eq!((outcome.as_str(), tries), ("sent", 2));
     let pause = heard[1].at - heard[0].at;
     assert!(pause >= Duration::from_secs(1), "{pause:?}");
@@ -101,7 +107,7 @@ fn a_webhook_that_asks_for_a_pause_gets_it() {
 
 #[test]
 fn a_webhook_that_asks_for_more_time_than_there_is_is_given_up_at_once() {
-    let later = Reply::With(503, "retry-after", "86400".to_owned());
+    let later = WebhookReply::With(503, "retry-after", "86400".to_owned());
     let (outcome, tries, detail, _) = outcome(&[later]);
     assert_eq!((outcome.as_str(), tries), ("failed", 1));
     assert!(detail.contains("86400 s"), "{detail}");
@@ -109,20 +115,19 @@ fn a_webhook_that_asks_for_more_time_than_there_is_is_given_up_at_once() {
 
 #[test]
 fn a_webhook_that_asks_for_more_time_than_can_be_counted_is_given_up_at_once() {
-    let later = Reply::With(429, "retry-after", u64::MAX.to_string());
+    let later = WebhookReply::With(429, "retry-after", u64::MAX.to_string());
     let (outcome, tries, detail, _) = outcome(&[later]);
     assert_eq!((outcome.as_str(), tries), ("failed", 1));
     assert!(detail.contains("asks for a pause"), "{detail}");
 }
 
 #[test]
-fn what_ntfy_or_telegram_may_have_taken_is_not_sent_again() {
+fn a_message_that_ntfy_or_telegram_may_have_taken_is_not_sent_again() {
     let formats = ["format = \"ntfy\"\n", "format = \"telegram\"\nchat = \"7\"\nsecret = \"1:x\"\n"];
-    for (format, reply) in formats
-        .into_iter()
-        .flat_map(|it| [Reply::Close, Reply::Hang, Reply::Status(504)].map(|reply| (it, reply)))
-    {
-        let server = Server::new(&[reply.clone(), Reply::Status(200)]);
+    for (format, reply) in formats.into_iter().flat_map(|it| {
+        [WebhookReply::Close, WebhookReply::Hang, WebhookReply::Status(504)].map(|reply| (it, reply))
+    }) {
+        let server = WebhookServer::new(&[reply.clone(), WebhookReply::Status(200)]);
         let hook =
             format!("[notify.webhook]\nurl = {:?}\ntimeout = \"300ms\"\n{format}", server.url("/topic"));
         let said = test(&lab_with(&hook));
@@ -132,13 +137,17 @@ fn what_ntfy_or_telegram_may_have_taken_is_not_sent_again() {
 }
 
 #[test]
-fn what_ntfy_or_telegram_did_not_take_is_sent_again() {
+fn a_message_that_ntfy_or_telegram_did_not_take_is_sent_again() {
     for format in ["format = \"ntfy\"\n", "format = \"telegram\"\nchat = \"7\"\nsecret = \"1:x\"\n"] {
-        let server = Server::new(&[Reply::Status(429), Reply::Status(503), Reply::Status(200)]);
+        let server = WebhookServer::new(&[
+            WebhookReply::Status(429),
+            WebhookReply::Status(503),
+            WebhookReply::Status(200),
+        ]);
         let hook = |url: String| format!("[notify.webhook]\nurl = {url:?}\n{format}");
         let said = test(&lab_with(&hook(server.url("/topic"))));
         assert_eq!((said.code, server.heard().len()), (0, 3), "{format}: {said:?}");
-        // Nobody listens there.
+        // Nothing listens at this port.
         let said = test(&lab_with(&hook("http://127.0.0.1:1/topic".to_owned())));
         assert!(said.out.contains("gave up: the connection was refused"), "{said:?}");
         assert!(said.out.contains("\"tries\": 5") || said.out.contains("\"tries\":5"), "{said:?}");
@@ -147,10 +156,10 @@ fn what_ntfy_or_telegram_did_not_take_is_sent_again() {
 
 #[test]
 fn a_redirect_is_not_followed() {
-    let target = Server::new(&[Reply::Status(200)]);
+    let target = WebhookServer::new(&[WebhookReply::Status(200)]);
     for status in [301, 302, 307, 308] {
         let (outcome, tries, detail, _) =
-            outcome(&[Reply::With(status, "location", target.url("/elsewhere"))]);
+            outcome(&[WebhookReply::With(status, "location", target.url("/elsewhere"))]);
         assert_eq!((outcome.as_str(), tries), ("failed", 1), "{status}");
         assert!(detail.contains("redirects are not followed"), "{detail}");
     }
@@ -159,15 +168,15 @@ fn a_redirect_is_not_followed() {
 
 #[test]
 fn a_body_that_never_ends_is_not_waited_for() {
-    let (outcome, tries, _, _) = outcome(&[Reply::SlowBody(200)]);
+    let (outcome, tries, _, _) = outcome(&[WebhookReply::SlowBody(200)]);
     assert_eq!((outcome.as_str(), tries), ("sent", 1));
 }
 
 #[test]
 fn a_webhook_that_hangs_has_its_time_and_one_beside_it_does_not_wait() {
-    let hanging = Server::new(&[Reply::Hang]);
-    let good = Server::new(&[Reply::Status(200)]);
-    let hook = |name: &str, server: &Server, more: &str| {
+    let hanging = WebhookServer::new(&[WebhookReply::Hang]);
+    let good = WebhookServer::new(&[WebhookReply::Status(200)]);
+    let hook = |name: &str, server: &WebhookServer, more: &str| {
         format!("[notify.webhooks.{name}]\nurl = {:?}\n{more}", server.url("/"))
     };
     let lab = lab_with(&(hook("bad", &hanging, "timeout = \"2s\"\ntries = 2\n") + &hook("good", &good, "")));

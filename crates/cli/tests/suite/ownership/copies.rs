@@ -3,27 +3,27 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use berth_harness::{Lab, Said, signal, wait_gone};
-use berth_host::identity::Identity;
+use berth_harness::{CommandOutput, TestEnvironment, signal, wait_gone};
+use berth_host::identity::ProcessIdentity;
 use rustix::process::Signal;
 
 use crate::ownership::namespace::{WITHOUT_GROUPS, can_unshare, changed};
 use crate::ownership::{done, is_alive, lab};
 
-fn copy_of(lab: &Lab) -> PathBuf {
+fn copy_of(lab: &TestEnvironment) -> PathBuf {
     let copy = lab.dir().join("copy");
     let status = Command::new("cp").arg("-a").args([lab.home(), copy.clone()]).status().expect("cp");
     assert!(status.success());
     copy
 }
 
-fn on(copy: &Path, lab: &Lab, args: &[&str]) -> Said {
+fn on(copy: &Path, lab: &TestEnvironment, args: &[&str]) -> CommandOutput {
     let mut command = lab.command(args);
     command.env("BERTH_HOME", copy);
     done(command)
 }
 
-fn processes(lab: &Lab, id: &str) -> [Identity; 2] {
+fn processes(lab: &TestEnvironment, id: &str) -> [ProcessIdentity; 2] {
     [lab.process(id, "keeper_pid"), lab.process(id, "pid")]
 }
 
@@ -46,7 +46,7 @@ fn no_command_on_a_copy_ends_anything_of_the_original_that_runs_without_a_group(
     nothing_ends_by_a_copy(&lab, started.out.trim());
 }
 
-fn nothing_ends_by_a_copy(lab: &Lab, id: &str) {
+fn nothing_ends_by_a_copy(lab: &TestEnvironment, id: &str) {
     lab.wait_output(id, "ready");
     let original = processes(lab, id);
     let log = lab.log(id);
@@ -92,14 +92,14 @@ fn a_copy_that_went_its_own_way_ends_nothing_of_the_original() {
     assert_eq!(resumed.code, 0, "{resumed:?}");
     assert_eq!(of_copy("epoch"), 2);
 
-    // By its mark, the original's agent could be what the copy's dead keeper left.
-    let keeper = Identity::of(of_copy("keeper_pid").as_u64().expect("a pid") as u32).expect("it runs");
+    // Judged by its mark, the original's agent could be a leftover of the copy's dead keeper.
+    let keeper = ProcessIdentity::of(of_copy("keeper_pid").as_u64().expect("a pid") as u32).expect("it runs");
     signal(&keeper, Signal::KILL);
     wait_gone(&keeper);
     assert_eq!(of_copy("state"), "lost");
     assert!(original.iter().all(is_alive), "the copy took the original's agent for its own leftover");
 
-    // By its name, the original's group could be that of the copy's run that is over.
+    // Judged by its name, the original's group could be that of the copy's run that is over.
     for args in
         [&["sweep"][..], &["resume", "-d", &id], &["sweep"], &["stop", "--grace", "0s", &id], &["sweep"]]
     {

@@ -1,12 +1,12 @@
-//! G9: what the tests themselves leave behind is found, and fails them.
+//! G9: processes and groups that the tests themselves leave behind are found, and fail them.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::ownership::{group_of, has_groups, lab};
 
-/// What a lab says when it is dropped.
-fn complaint(lab: berth_harness::Lab) -> Option<String> {
+/// The text of the panic with which a lab is dropped, if it panics.
+fn complaint(lab: berth_harness::TestEnvironment) -> Option<String> {
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(lab)));
     dropped.err().map(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_default())
 }
@@ -25,7 +25,7 @@ fn g9_a_test_that_leaves_a_control_group_behind_fails_and_the_group_goes() {
             _ => {
                 let limited = lab.berth(["run", "-d", "--max-procs", "9", "--", &lab.agent(), "hang"]);
                 let paths = lab.show(limited.out.trim())["boundary"]["limited_in"].clone();
-                // Where limits are in version 2 there are no such groups.
+                // With limits in version 2 there are no such groups.
                 let Some(path) = paths[0].as_str() else { continue };
                 std::path::Path::new(path).with_file_name(format!("{prefix}{id}.7"))
             }

@@ -1,20 +1,20 @@
-//! E9: limits hold, and memory that ran out is told from a signal that somebody sent.
+//! E9: limits hold, and memory that ran out is told apart from a signal that another process sent.
 
 use std::fs;
 use std::path::PathBuf;
 
-use berth_harness::{Lab, signal, wait_gone, wait_until};
+use berth_harness::{TestEnvironment, signal, wait_gone, wait_until};
 use rustix::process::Signal;
 
 use crate::ownership::namespace::{WITHOUT_GROUPS, can_unshare, changed};
-use crate::ownership::{Bystander, done, has_groups, is_alive, lab, written_down};
+use crate::ownership::{AgentLookalike, done, has_groups, is_alive, lab, written_down};
 
 /// Far more than the fake agent needs, and far less than it is told to use.
 const MEMORY: &str = "32M";
 const HOG: &str = "hog:256M";
 
-/// Whether this host can limit a run. If not, that is refused, which is tested elsewhere.
-fn can_limit(lab: &Lab) -> bool {
+/// True if this host can limit a run. If not, limits are refused, which is tested elsewhere.
+fn can_limit(lab: &TestEnvironment) -> bool {
     let said =
         lab.berth(["run", "--max-memory", MEMORY, "--max-procs", "10", "--max-cpu", "1", "--", "true"]);
     if said.code != 0 {
@@ -24,14 +24,14 @@ fn can_limit(lab: &Lab) -> bool {
     said.code == 0
 }
 
-/// Where the limits of a session's run are: its own group, and those of version 1.
-fn groups(lab: &Lab, id: &str) -> Vec<PathBuf> {
+/// The groups with the limits of a session's run: its own group, and those of version 1.
+fn groups(lab: &TestEnvironment, id: &str) -> Vec<PathBuf> {
     let boundary = lab.show(id)["boundary"].clone();
     let old = boundary["limited_in"].as_array().cloned().unwrap_or_default();
     old.iter().chain([&boundary["cgroup"]]).filter_map(|path| path.as_str()).map(PathBuf::from).collect()
 }
 
-fn limit(lab: &Lab, id: &str, files: &[&str]) -> String {
+fn limit(lab: &TestEnvironment, id: &str, files: &[&str]) -> String {
     let paths = groups(lab, id);
     let mut read =
         files.iter().flat_map(|file| paths.iter().map(move |path| fs::read_to_string(path.join(file))));
@@ -44,7 +44,7 @@ fn e9_memory_that_ran_out_is_the_outcome_everywhere() {
     if !can_limit(&lab) {
         return;
     }
-    let innocent = Bystander::beside(&lab);
+    let innocent = AgentLookalike::beside(&lab);
     let id = lab
         .start_with(&["--name", "hungry", "--max-memory", MEMORY], &["say:ready", HOG, "say:full", "hang"]);
     let groups = groups(&lab, &id);
@@ -93,25 +93,24 @@ fn e9_a_child_that_memory_ran_out_for_is_told_and_is_not_the_outcome_of_the_agen
         let (pids, go) = (lab.dir().join("pids"), lab.dir().join("go"));
         let (pidfile, wait) = (format!("pidfile:{}", pids.display()), format!("wait-file:{}", go.display()));
         let mut script = vec!["child", "[", &pidfile, &wait, HOG, "hang", "]"];
-        // It only waits: who asks for memory when there is none may be killed for it as well.
+        // The agent only waits: a process that asks for memory when there is none may be killed for it as well.
         script.extend(["ignore:HUP,TERM", "say:ready", "expect:leave", "exit:5"]);
         let id = lab.start_with(&["--max-memory", MEMORY], &script);
         lab.wait_output(&id, "ready");
         let agent = lab.process(&id, "pid");
         let child = written_down(&pids, 1).remove(0);
-        fs::write(format!("/proc/{}/oom_score_adj", child.pid), "1000").expect("anybody may raise it");
+        fs::write(format!("/proc/{}/oom_score_adj", child.pid), "1000").expect("every process may raise it");
         fs::write(&go, "").expect("a file");
         wait_gone(&child);
-        wait_until("the news of it", || lab.events(&id, "oom_killed").len() == 1);
+        // The keeper answers from its state, which follows the journal.
+        wait_until("the count of kills", || lab.show(&id)["oom_kills"] == 1);
         let shown = lab.show(&id);
-        assert_eq!(
-            (&shown["state"], &shown["oom"], &shown["oom_kills"]),
-            (&"running".into(), &false.into(), &1.into())
-        );
+        assert_eq!((&shown["state"], &shown["oom"]), (&"running".into(), &false.into()));
+        assert_eq!(lab.events(&id, "oom_killed").len(), 1);
         assert!(is_alive(&agent));
         let code = match end {
             "kill -9" => {
-                // Long after, as far as anybody can tell: the news of the first is out.
+                // Long after the first killing, which counts as a cause no longer.
                 wait_until("the killing to be history", || lab.log(&id).last().is_some_and(is_old));
                 signal(&agent, Signal::KILL);
                 137
@@ -132,7 +131,7 @@ fn e9_a_child_that_memory_ran_out_for_is_told_and_is_not_the_outcome_of_the_agen
     }
 }
 
-/// Whether an event is older than the time within which a killing by the kernel is taken for its cause.
+/// True if an event is older than the time within which a killing by the kernel is taken for its cause.
 fn is_old(event: &serde_json::Value) -> bool {
     let at: berth_api::Timestamp = serde_json::from_value(event["at"].clone()).expect("a time");
     berth_host::clock::wall_ms().saturating_sub(at.0) > 2500
@@ -159,7 +158,11 @@ fn e9_the_limits_are_in_the_groups_of_the_run_and_hold() {
     let agent = lab.number(&id, "pid").to_string();
     for path in groups(&lab, &id) {
         let members = fs::read_to_string(path.join("cgroup.procs")).expect("a group");
-        assert!(members.lines().any(|pid| pid == agent), "{} holds nobody: {members}", path.display());
+        assert!(
+            members.lines().any(|pid| pid == agent),
+            "{} does not hold the agent: {members}",
+            path.display()
+        );
     }
     let why = lab.ok(["why", &id]);
     assert!(why.contains("67108864 bytes of memory, 12 processes and threads, 50 % of a core"), "{why}");
@@ -170,7 +173,7 @@ fn e9_the_limits_are_in_the_groups_of_the_run_and_hold() {
 }
 
 #[test]
-fn e9_groups_of_a_limited_run_go_with_it_after_the_keeper_was_killed_too() {
+fn e9_groups_of_a_limited_run_are_removed_after_the_keeper_was_killed() {
     let lab = lab();
     if !can_limit(&lab) {
         return;
@@ -194,8 +197,8 @@ fn e9_a_limit_that_the_host_cannot_hold_is_refused_and_leaves_nothing() {
     let lab = lab();
     let place = berth_host::cgroup::keeper_place().expect("a place");
     let top = place.path().parent().expect("a parent").to_owned();
-    let mine = |lab: &Lab| {
-        // Others make and remove groups here all the time; ours would have our mark in it.
+    let mine = |lab: &TestEnvironment| {
+        // Other tests make and remove groups here all the time; ours would have our mark in it.
         let ids: Vec<_> = fs::read_dir(lab.home().join("sessions")).expect("a directory").collect();
         ids.len()
     };
@@ -229,7 +232,7 @@ fn names_in(dir: &std::path::Path) -> Vec<String> {
     names.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// Whether a group that others may have made stays empty for as long as nobody would leave it so.
+/// True if a group that others may have made stays empty for longer than a group in use would.
 fn is_abandoned(group: &std::path::Path) -> bool {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while std::time::Instant::now() < until {
@@ -244,7 +247,7 @@ fn is_abandoned(group: &std::path::Path) -> bool {
 }
 
 #[test]
-fn e9_a_value_that_is_no_limit_is_a_usage_error() {
+fn e9_an_invalid_limit_is_a_usage_error() {
     let lab = lab();
     for (flag, values) in [
         ("--max-memory", &["", "0", "lots", "-1G", "4X", "12"][..]),

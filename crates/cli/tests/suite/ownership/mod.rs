@@ -1,7 +1,7 @@
-//! Ownership: what is ours is ended and proven gone, what is not is left alone, and what cannot be told
-//! is said. Named after rows of the scenario list.
+//! Ownership: processes that are ours are ended and proven gone, others are left alone, and doubtful ones are reported.
+//! Tests are named after rows of the scenario list.
 //!
-//! Every test that has something killed plants a [`Bystander`] that looks the same and is nobody's.
+//! Every test that has a process killed plants a [`AgentLookalike`] that looks the same and belongs to no session.
 //! Hosts are changed with `unshare` (see [`namespace`]), accounts with `setpriv`; both need root.
 
 mod copies;
@@ -19,43 +19,44 @@ mod sweep;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use berth_harness::{Lab, Said, said, wait_until};
-use berth_host::identity::{Identity, Verdict};
+use berth_harness::{CommandOutput, ProcessKillGuard, TestEnvironment, said, wait_until};
+use berth_host::identity::{ProcessIdentity, ProcessLiveness};
 
 use crate::common::{endings, is_alive, written_down};
 
 const BERTH: &str = env!("CARGO_BIN_EXE_berth");
 
-fn lab() -> Lab {
-    Lab::new(BERTH)
+fn lab() -> TestEnvironment {
+    TestEnvironment::new(BERTH)
 }
 
-/// A process of nobody's that looks like an agent: the same program in the same directory, by the same user
-/// and with almost the same arguments. It writes down every signal that reaches it, and lives on.
-struct Bystander {
-    child: Child,
-    identity: Identity,
+/// A process of no session that looks like an agent: the same program in the same directory, by the same user and with
+/// almost the same arguments. It writes down every signal that reaches it, and lives on.
+struct AgentLookalike {
+    /// Killed with the test.
+    _child: ProcessKillGuard,
+    identity: ProcessIdentity,
     heard: PathBuf,
 }
 
-impl Bystander {
-    fn beside(lab: &Lab) -> Self {
+impl AgentLookalike {
+    fn beside(lab: &TestEnvironment) -> Self {
         Self::start(Command::new(lab.agent()), lab, "bystander")
     }
 
-    /// The same with a beginning that the test chose; `name` tells several apart.
-    fn start(mut command: Command, lab: &Lab, name: &str) -> Self {
+    /// Starts a bystander with a command that the test chose; `name` tells several apart.
+    fn start(mut command: Command, lab: &TestEnvironment, name: &str) -> Self {
         let heard = lab.dir().join(format!("{name}.heard"));
         let ready = lab.dir().join(format!("{name}.ready"));
         command.args(["ignore:HUP,TERM", "say:ready", &format!("witness:{}", heard.display())]);
         command.args([&format!("touch:{}", ready.display()), "hang"]);
         command.env_remove("BERTH_HOME").stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.spawn().expect("the bystander starts");
-        let identity = Identity::of(child.id()).expect("it runs");
+        let child = ProcessKillGuard::new(command.spawn().expect("the bystander starts"));
+        let identity = ProcessIdentity::of(child.pid()).expect("it runs");
         wait_until("the bystander to listen", || ready.exists());
-        Self { child, identity, heard }
+        Self { _child: child, identity, heard }
     }
 
     fn assert_untouched(&self) {
@@ -65,45 +66,39 @@ impl Bystander {
     }
 }
 
-impl Drop for Bystander {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Processes that end with the test, also with one that fails: some of them nobody else could find.
+/// Processes that are not our children and end with the test, also with one that fails: some of them could not be found
+/// otherwise.
 #[derive(Debug)]
-struct Doomed(Vec<Identity>);
+struct StrayKillGuard(Vec<ProcessIdentity>);
 
-impl std::ops::Deref for Doomed {
-    type Target = [Identity];
+impl std::ops::Deref for StrayKillGuard {
+    type Target = [ProcessIdentity];
 
-    fn deref(&self) -> &[Identity] {
+    fn deref(&self) -> &[ProcessIdentity] {
         &self.0
     }
 }
 
-impl Drop for Doomed {
+impl Drop for StrayKillGuard {
     fn drop(&mut self) {
         for process in &self.0 {
-            if let Verdict::Alive(pidfd) = process.check() {
+            if let ProcessLiveness::Alive(pidfd) = process.check() {
                 let _ = pidfd.signal(rustix::process::Signal::KILL.as_raw());
             }
         }
     }
 }
 
-fn is_gone(process: &Identity) -> bool {
-    matches!(process.check(), Verdict::Gone)
+fn is_gone(process: &ProcessIdentity) -> bool {
+    matches!(process.check(), ProcessLiveness::Gone)
 }
 
 /// The control group of a session's current or last run, if it has one.
-fn group_of(lab: &Lab, id: &str) -> Option<PathBuf> {
+fn group_of(lab: &TestEnvironment, id: &str) -> Option<PathBuf> {
     lab.show(id)["boundary"]["cgroup"].as_str().map(PathBuf::from)
 }
 
-/// Whether runs get a control group here. Without one some tests have nothing to test.
+/// True if runs get a control group here. Without one some tests have nothing to test.
 fn has_groups() -> bool {
     let has = rustix::process::geteuid().is_root() && berth_host::cgroup::keeper_place().is_ok();
     if !has {
@@ -113,11 +108,11 @@ fn has_groups() -> bool {
 }
 
 /// Runs a command to its end.
-fn done(mut command: Command) -> Said {
+fn done(mut command: Command) -> CommandOutput {
     said(command.output().expect("it starts"))
 }
 
-/// Every byte berth keeps about sessions: what is searched for secrets.
+/// Every byte that berth keeps about sessions, to be searched for secrets.
 fn everything_kept(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry")) {

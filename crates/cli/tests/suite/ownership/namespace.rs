@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use berth_harness::Lab;
+use berth_harness::TestEnvironment;
 
 use crate::ownership::BERTH;
 
@@ -13,7 +13,7 @@ pub(crate) const WITHOUT_GROUPS: &str = "mount -t tmpfs none /sys/fs/cgroup";
 /// The variable that tells this test binary that it is the part inside.
 const INSIDE: &str = "BERTH_TEST_INSIDE";
 
-/// Whether this test may make namespaces.
+/// True if this test may make namespaces.
 pub(crate) fn can_unshare() -> bool {
     let can = Command::new("unshare")
         .args(["--mount", "--pid", "--fork", "true"])
@@ -25,8 +25,8 @@ pub(crate) fn can_unshare() -> bool {
     can
 }
 
-/// A berth command in a mount namespace of its own, after a shell script has changed what it sees.
-pub(crate) fn changed(lab: &Lab, script: &str, args: &[&str]) -> Command {
+/// A berth command in a mount namespace of its own, after a shell script has changed its view of the host.
+pub(crate) fn changed(lab: &TestEnvironment, script: &str, args: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-ec", &format!("{script}\nexec \"$@\""), "sh", BERTH]).args(args);
     command.env("BERTH_HOME", lab.home()).stdin(Stdio::null());
@@ -35,22 +35,22 @@ pub(crate) fn changed(lab: &Lab, script: &str, args: &[&str]) -> Command {
 }
 
 /// The script that shows another boot id.
-pub(crate) fn another_boot(lab: &Lab) -> String {
+pub(crate) fn another_boot(lab: &TestEnvironment) -> String {
     let file = lab.dir().join("boot_id");
     std::fs::write(&file, "00000000-1111-4222-8333-444444444444\n").expect("a file");
     format!("mount --bind {} /proc/sys/kernel/random/boot_id", file.display())
 }
 
 /// The script that shows another host, which has another boot as well.
-pub(crate) fn another_host(lab: &Lab) -> String {
+pub(crate) fn another_host(lab: &TestEnvironment) -> String {
     let file = lab.dir().join("machine-id");
     std::fs::write(&file, "0123456789abcdef0123456789abcdef\n").expect("a file");
     format!("{}\nmount --bind {} /etc/machine-id", another_boot(lab), file.display())
 }
 
-/// Runs `body` in a pid namespace of its own: this test binary executes itself there with `test`, the whole
-/// name of the test that calls this. A shell is process 1 there, which collects the dead at once, and whatever
-/// is left ends with it.
+/// Runs `body` in a pid namespace of its own: this test binary executes itself there with `test`, the whole name of the
+/// test that calls this. A shell is process 1 there, which collects the dead at once, and every process that is left
+/// ends with it.
 pub(crate) fn inside_pid_namespace(test: &str, body: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         return body();

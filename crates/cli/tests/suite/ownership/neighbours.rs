@@ -1,17 +1,17 @@
-//! E5, G5 and sessions inside sessions: who lives beside what is cleared up does not notice.
+//! E5, G5 and sessions inside sessions: clearing up one session does not disturb its neighbours.
 
 use std::process::{Command, Stdio};
 
-use berth_harness::{Lab, signal, wait_gone, wait_until};
-use berth_host::identity::Identity;
+use berth_harness::{TestEnvironment, signal, wait_gone, wait_until};
+use berth_host::identity::ProcessIdentity;
 use rustix::process::Signal;
 
-use crate::ownership::{BERTH, Bystander, endings, group_of, has_groups, is_alive, is_gone, lab};
+use crate::ownership::{AgentLookalike, BERTH, endings, group_of, has_groups, is_alive, is_gone, lab};
 
 #[test]
 fn e5_when_one_session_ends_and_a_sweep_runs_the_other_and_an_operators_shell_are_untouched() {
     let lab = lab();
-    let innocent = Bystander::beside(&lab);
+    let innocent = AgentLookalike::beside(&lab);
     let mut operator = Command::new("sh");
     operator.args(["-c", "trap 'echo signalled' HUP INT TERM; echo there; read line; echo $line"]);
     let mut operator = operator.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
@@ -77,7 +77,7 @@ fn g5_a_session_whose_window_and_keeper_are_gone_is_shown_as_lost_with_the_way_b
 }
 
 /// A session with another one inside; the inner one's processes.
-fn nested(lab: &Lab) -> Vec<Identity> {
+fn nested(lab: &TestEnvironment) -> Vec<ProcessIdentity> {
     let agent = lab.agent();
     let script = format!(
         "{BERTH} run -d --name inner -- {agent} ignore:HUP,TERM say:inner hang && \
@@ -89,13 +89,13 @@ fn nested(lab: &Lab) -> Vec<Identity> {
     vec![lab.process("inner", "keeper_pid"), lab.process("inner", "pid")]
 }
 
-fn cgroup_of(process: &Identity) -> String {
+fn cgroup_of(process: &ProcessIdentity) -> String {
     let text = std::fs::read_to_string(format!("/proc/{}/cgroup", process.pid)).expect("it runs");
     text.lines().find_map(|line| line.strip_prefix("0::")).expect("version 2").to_owned()
 }
 
 #[test]
-fn a_session_inside_a_session_is_in_nobodys_group_but_its_own_and_outlives_the_killing_of_the_outer_one() {
+fn a_session_inside_a_session_has_a_group_of_its_own_and_outlives_the_killing_of_the_outer_one() {
     if !has_groups() {
         return;
     }
@@ -118,7 +118,7 @@ fn a_session_inside_a_session_is_in_nobodys_group_but_its_own_and_outlives_the_k
         assert!(is_gone(&agent), "{way}");
         assert!(inner.iter().all(is_alive), "{way} ended what is of the inner session");
         assert_eq!(lab.show("inner")["state"], "running", "{way}");
-        // The group goes with the last of its run, wherever the inner session came from.
+        // The group goes with the last process of its run, wherever the inner session came from.
         wait_until("the outer group to go", || !outer.exists());
         lab.ok(["stop", "--grace", "0s", "inner"]);
         assert_eq!(endings(&lab, "inner").len(), 1);
@@ -126,10 +126,10 @@ fn a_session_inside_a_session_is_in_nobodys_group_but_its_own_and_outlives_the_k
 }
 
 #[test]
-fn what_an_inner_keeper_left_inside_a_living_outer_session_is_ended_and_the_outer_one_is_not() {
+fn leftovers_of_an_inner_keeper_are_ended_and_the_living_outer_session_is_not() {
     let lab = lab();
     let inner = nested(&lab);
-    let innocent = Bystander::beside(&lab);
+    let innocent = AgentLookalike::beside(&lab);
     let outer = [lab.process("outer", "keeper_pid"), lab.process("outer", "pid")];
     lab.kill_keeper("inner");
     assert!(is_alive(&inner[1]), "the outer keeper adopts it");

@@ -1,18 +1,18 @@
-//! E8: a process of the run that we may not signal. It is named with the reason, and nobody says that it is
-//! over until it is.
+//! E8: a process of the run that we may not signal. It is named with the reason, and the run is not called over until
+//! the process is gone.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use berth_harness::{Lab, Said, signal, wait_gone};
-use berth_host::identity::Identity;
+use berth_harness::{CommandOutput, TestEnvironment, signal, wait_gone};
+use berth_host::identity::ProcessIdentity;
 use rustix::process::Signal;
 
-use crate::ownership::{BERTH, Bystander, done, everything_kept, is_alive, is_gone, lab, written_down};
+use crate::ownership::{AgentLookalike, BERTH, done, everything_kept, is_alive, is_gone, lab, written_down};
 
-/// Whoever berth runs as here, and whom that account may not signal.
+/// The account that berth runs as here, and one whose processes that account may not signal.
 const NOBODY: u32 = 65534;
 const ANOTHER: u32 = 65533;
 
@@ -20,12 +20,12 @@ const ANOTHER: u32 = 65533;
 const SECRET: &str = "sk-ant-api03-REDACTED0123456789";
 
 /// A lab whose state directory belongs to an ordinary user.
-pub(crate) struct Ordinary {
-    pub(crate) lab: Lab,
+pub(crate) struct OrdinaryUserFixture {
+    pub(crate) lab: TestEnvironment,
     open: PathBuf,
 }
 
-impl Ordinary {
+impl OrdinaryUserFixture {
     /// `None` where the test cannot change accounts.
     pub(crate) fn new() -> Option<Self> {
         if !can_be_nobody() {
@@ -48,7 +48,7 @@ impl Ordinary {
         command
     }
 
-    pub(crate) fn berth(&self, args: &[&str]) -> Said {
+    pub(crate) fn berth(&self, args: &[&str]) -> CommandOutput {
         done(self.command(args))
     }
 
@@ -57,9 +57,9 @@ impl Ordinary {
         (said.code, serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("no status: {said:?}")))
     }
 
-    /// A session whose agent started a program of another user's: the session, its keeper, its agent, and
-    /// the one that stays.
-    fn with_a_helper(&self) -> (String, [Identity; 3]) {
+    /// A session whose agent started a program of another user's: the session, its keeper, its agent,
+    /// and the program, which stays.
+    fn with_a_helper(&self) -> (String, [ProcessIdentity; 3]) {
         let helper = self.lab.dir().join("helper");
         fs::copy(self.lab.agent(), &helper).expect("a copy");
         chown(&helper, Some(ANOTHER), Some(ANOTHER)).expect("root may");
@@ -77,23 +77,23 @@ impl Ordinary {
         let (helper, agent) =
             (written_down(&self.open.join("helper"), 1), written_down(&self.open.join("agent"), 1));
         let keeper = self.show(&id).1["keeper_pid"].as_u64().expect("a keeper") as u32;
-        (id, [Identity::of(keeper).expect("it runs"), agent[0].clone(), helper[0].clone()])
+        (id, [ProcessIdentity::of(keeper).expect("it runs"), agent[0].clone(), helper[0].clone()])
     }
 
-    /// The one that stays goes by itself.
-    fn let_it_go(&self, helper: &Identity) {
-        assert!(is_alive(helper), "nobody could end it");
+    /// Asserts that the helper could not be ended, and has it go by itself.
+    fn let_it_go(&self, helper: &ProcessIdentity) {
+        assert!(is_alive(helper), "it could not be ended");
         fs::write(self.open.join("go"), "").expect("a file");
         wait_gone(helper);
     }
 
-    /// The secret is on the command line of what was named, and nowhere else.
-    fn assert_no_secret(&self, told: &[&Said]) {
+    /// Asserts that the secret is on the command line of the named process, and nowhere else.
+    fn assert_no_secret(&self, told: &[&CommandOutput]) {
         for said in told {
             assert!(!format!("{said:?}").contains(SECRET), "{said:?}");
         }
         for (path, bytes) in everything_kept(&self.lab.home()) {
-            // What the agent's own programs say on its terminal is the user's record.
+            // Output of the agent's own programs on its terminal is the user's record.
             if !path.components().any(|part| part.as_os_str() == "output") {
                 assert!(!String::from_utf8_lossy(&bytes).contains(SECRET), "{}", path.display());
             }
@@ -113,9 +113,9 @@ fn can_be_nobody() -> bool {
 }
 
 #[test]
-fn e8_what_may_not_be_signalled_is_named_and_the_session_is_over_only_when_it_is_gone() {
-    let Some(ordinary) = Ordinary::new() else { return };
-    let innocent = Bystander::beside(&ordinary.lab);
+fn e8_a_process_that_may_not_be_signalled_is_named_and_the_session_is_over_only_when_it_is_gone() {
+    let Some(ordinary) = OrdinaryUserFixture::new() else { return };
+    let innocent = AgentLookalike::beside(&ordinary.lab);
     let (id, [keeper, agent, helper]) = ordinary.with_a_helper();
     let stop = ordinary.berth(&["stop", "--grace", "50ms", &id]);
     assert_ne!(stop.code, 0, "{stop:?}");
@@ -124,7 +124,7 @@ fn e8_what_may_not_be_signalled_is_named_and_the_session_is_over_only_when_it_is
     let (_, shown) = ordinary.show(&id);
     assert_eq!(shown["state"], "stopping", "{shown}");
     assert!(shown["left"].to_string().contains(&named), "{shown}");
-    assert!(is_gone(&agent) && is_alive(&keeper), "what could be ended was");
+    assert!(is_gone(&agent) && is_alive(&keeper), "all other processes were ended");
     let refused = ordinary.berth(&["resume", "-d", &id]);
     assert_eq!(refused.code, 4, "{refused:?}");
     let why = ordinary.berth(&["why", &id]);
@@ -143,9 +143,9 @@ fn e8_what_may_not_be_signalled_is_named_and_the_session_is_over_only_when_it_is
 }
 
 #[test]
-fn e8_after_the_keeper_was_killed_it_is_named_too_and_nobody_records_an_end() {
-    let Some(ordinary) = Ordinary::new() else { return };
-    let innocent = Bystander::beside(&ordinary.lab);
+fn e8_after_the_keeper_was_killed_it_is_named_and_no_end_is_recorded() {
+    let Some(ordinary) = OrdinaryUserFixture::new() else { return };
+    let innocent = AgentLookalike::beside(&ordinary.lab);
     let (id, [keeper, agent, helper]) = ordinary.with_a_helper();
     signal(&keeper, Signal::KILL);
     wait_gone(&keeper);
@@ -154,7 +154,7 @@ fn e8_after_the_keeper_was_killed_it_is_named_too_and_nobody_records_an_end() {
     assert!(shown.err.contains("not proven gone"), "{shown:?}");
     let named = format!("pid {} (helper) cannot be signalled", helper.pid);
     assert!(shown.err.contains(&named), "{shown:?}");
-    assert!(is_gone(&agent), "what could be ended was");
+    assert!(is_gone(&agent), "all other processes were ended");
     let (stop, resume) = (ordinary.berth(&["stop", &id]), ordinary.berth(&["resume", "-d", &id]));
     let swept = ordinary.berth(&["sweep"]);
     assert_eq!((stop.code, resume.code, swept.code), (1, 4, 1), "{stop:?}\n{resume:?}\n{swept:?}");

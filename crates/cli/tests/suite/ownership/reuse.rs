@@ -1,34 +1,34 @@
-//! E1 and E2: a number that means another process now, because it was given again or the host rebooted.
+//! E1 and E2: a process number that means another process now, because the kernel reused it or the host rebooted.
 
 use std::process::Command;
 
-use berth_harness::{Lab, signal, wait_gone, wait_until};
-use berth_host::identity::Identity;
+use berth_harness::{TestEnvironment, signal, wait_gone, wait_until};
+use berth_host::identity::ProcessIdentity;
 use rustix::process::Signal;
 
 use crate::ownership::namespace::{
     WITHOUT_GROUPS, another_boot, another_host, can_unshare, changed, inside_pid_namespace, next_pid_is,
 };
-use crate::ownership::{BERTH, Bystander, done, endings, is_alive, is_gone, lab};
+use crate::ownership::{AgentLookalike, BERTH, done, endings, is_alive, is_gone, lab};
 
 /// Ends a process and frees its number: process 1 inherits it, and collects it.
-fn kill_and_free(process: &Identity) {
+fn kill_and_free(process: &ProcessIdentity) {
     signal(process, Signal::KILL);
     wait_gone(process);
-    wait_until("its number to be free", || Identity::of(process.pid).is_err());
+    wait_until("its number to be free", || ProcessIdentity::of(process.pid).is_err());
 }
 
 /// A bystander with this very number.
-fn bystander_with(lab: &Lab, pid: u32, name: &str) -> Bystander {
+fn bystander_with(lab: &TestEnvironment, pid: u32, name: &str) -> AgentLookalike {
     next_pid_is(pid);
-    let bystander = Bystander::start(Command::new(lab.agent()), lab, name);
-    assert_eq!(bystander.identity.pid, pid, "somebody else took the number");
+    let bystander = AgentLookalike::start(Command::new(lab.agent()), lab, name);
+    assert_eq!(bystander.identity.pid, pid, "another process took the number");
     bystander
 }
 
 #[test]
-fn e1_whoever_has_the_number_of_a_dead_agent_or_keeper_is_never_signalled() {
-    let test = "ownership::reuse::e1_whoever_has_the_number_of_a_dead_agent_or_keeper_is_never_signalled";
+fn e1_a_process_with_the_number_of_a_dead_agent_or_keeper_is_never_signalled() {
+    let test = "ownership::reuse::e1_a_process_with_the_number_of_a_dead_agent_or_keeper_is_never_signalled";
     inside_pid_namespace(test, || {
         for first in ["show", "stop", "resume", "sweep", "ls", "wait", "why"] {
             let lab = lab();
@@ -48,18 +48,18 @@ fn e1_whoever_has_the_number_of_a_dead_agent_or_keeper_is_never_signalled() {
                 };
                 let expected = if verb == "wait" { 1 } else { 0 };
                 assert_eq!(said.code, expected, "{first}, {verb}: {said:?}");
-                innocent.iter().for_each(Bystander::assert_untouched);
+                innocent.iter().for_each(AgentLookalike::assert_untouched);
             }
             assert_eq!(endings(&lab, &id)[0], (1, "\"lost\"".to_owned()), "{first}");
         }
     });
 }
 
-/// A pid namespace that sees the `/proc` of another one: every number in it means somebody else there, and
-/// the same number with the same start time can be read for a process that has nothing to do with it.
+/// A pid namespace that sees the `/proc` of another one: every number in it means another process there, and a number
+/// with a matching start time can be read for a process that has nothing to do with it.
 #[test]
-fn e1_where_proc_shows_the_numbers_of_others_nobody_is_signalled() {
-    let test = "ownership::reuse::e1_where_proc_shows_the_numbers_of_others_nobody_is_signalled";
+fn e1_where_proc_shows_the_numbers_of_others_no_process_is_signalled() {
+    let test = "ownership::reuse::e1_where_proc_shows_the_numbers_of_others_no_process_is_signalled";
     inside_pid_namespace(test, || {
         let lab = lab();
         let agent = lab.agent();
@@ -78,7 +78,7 @@ fn e1_where_proc_shows_the_numbers_of_others_nobody_is_signalled() {
                 "resume" => format!("resume -d {id}"),
                 _ => format!("{verb} {id}"),
             };
-            // In there the agent's number is an innocent's.
+            // In that namespace the agent's number is that of an innocent process.
             let script = format!(
                 "echo {last} > /proc/sys/kernel/ns_last_pid; {agent} witness:{heard} touch:{ready} hang & \
                  [ $! = {pid} ] || exit 99; while ! [ -e {ready} ]; do :; done; {BERTH} {args}; code=$?; \
@@ -92,7 +92,7 @@ fn e1_where_proc_shows_the_numbers_of_others_nobody_is_signalled() {
             command.args(["--pid", "--fork", "--kill-child", "sh", "-c", &script]);
             command.env("BERTH_HOME", lab.home()).stdin(std::process::Stdio::null());
             let said = done(command);
-            // 11: who cannot be looked at may not order anything.
+            // Exit code 11: a caller that cannot be examined may not give orders.
             assert!([1, 4, 11, 70].contains(&said.code), "{verb}: {said:?}");
             let heard = std::fs::read_to_string(heard).expect("its file");
             assert_eq!(heard, "", "{verb} signalled an innocent process: {said:?}");
@@ -105,7 +105,10 @@ fn e1_where_proc_shows_the_numbers_of_others_nobody_is_signalled() {
 }
 
 /// A lost session whose agent lives on and writes down the signals it hears.
-fn lost_with_a_living_agent(lab: &Lab, closing: &[&str]) -> (String, Identity, std::path::PathBuf) {
+fn lost_with_a_living_agent(
+    lab: &TestEnvironment,
+    closing: &[&str],
+) -> (String, ProcessIdentity, std::path::PathBuf) {
     let (heard, ready) = (lab.dir().join("agent.heard"), lab.dir().join("agent.ready"));
     let (witness, touch) = (format!("witness:{}", heard.display()), format!("touch:{}", ready.display()));
     let mut script = closing.to_vec();
@@ -114,7 +117,7 @@ fn lost_with_a_living_agent(lab: &Lab, closing: &[&str]) -> (String, Identity, s
     wait_until("the agent to listen", || ready.exists());
     let agent = lab.process(&id, "pid");
     lab.kill_keeper(&id);
-    // What the end of its terminal brings (HUP and CONT) is not ours.
+    // Signals that the end of its terminal brings (HUP and CONT) are not ours.
     wait_until("its terminal to hang up", || {
         let heard = std::fs::read_to_string(&heard).expect("its file");
         ["    1\n", "   18\n"].iter().all(|signal| heard.contains(signal))
@@ -129,8 +132,8 @@ fn e2_after_a_reboot_no_old_number_is_trusted_and_the_session_is_resumed() {
         return;
     }
     let lab = lab();
-    let innocent = Bystander::beside(&lab);
-    // A real reboot would have ended it. It holds nothing any more, and is the last to claim so.
+    let innocent = AgentLookalike::beside(&lab);
+    // A real reboot would have ended the process. It holds nothing any more, and is the last to claim so.
     let (id, agent, heard) = lost_with_a_living_agent(&lab, &["close-all"]);
     // No group survives a reboot either.
     let rebooted = format!("{}\n{WITHOUT_GROUPS}", another_boot(&lab));
@@ -155,17 +158,17 @@ fn e2_after_a_reboot_no_old_number_is_trusted_and_the_session_is_resumed() {
     assert_eq!(endings(&lab, &id)[0], (1, "\"lost\"".to_owned()));
     signal(&agent, Signal::KILL);
     wait_gone(&agent);
-    // The group that a reboot would have taken away.
+    // Removes the group that a reboot would have taken away.
     lab.ok(["sweep"]);
 }
 
 #[test]
-fn e2_a_boot_id_that_changed_while_the_runs_lock_is_held_ends_nobody_and_starts_nothing() {
+fn e2_a_boot_id_that_changed_while_the_runs_lock_is_held_ends_and_starts_nothing() {
     if !can_unshare() {
         return;
     }
     let lab = lab();
-    let innocent = Bystander::beside(&lab);
+    let innocent = AgentLookalike::beside(&lab);
     let (id, agent, heard) = lost_with_a_living_agent(&lab, &[]);
     let rebooted = another_boot(&lab);
     for (args, code) in
@@ -177,8 +180,8 @@ fn e2_a_boot_id_that_changed_while_the_runs_lock_is_held_ends_nobody_and_starts_
         assert!(is_alive(&agent), "{args:?}");
         assert_eq!(std::fs::read_to_string(&heard).expect("its file"), "", "{args:?} signalled it");
     }
-    assert!(endings(&lab, &id).is_empty(), "nobody said that it is over");
-    // With the right boot id it is known again, and ended.
+    assert!(endings(&lab, &id).is_empty(), "no end was recorded");
+    // With the right boot id the agent is known again, and ended.
     assert_eq!(lab.show(&id)["state"], "lost");
     assert!(is_gone(&agent));
     innocent.assert_untouched();
@@ -193,7 +196,7 @@ fn a_run_of_another_host_is_over_only_when_a_person_says_that_the_host_is_down()
         return eprintln!("SKIPPED: this host has no machine id");
     }
     let lab = lab();
-    // It runs on "that host": nothing here holds a lock of it.
+    // The process runs on "that host": nothing here holds a lock of it.
     let (id, agent, heard) = lost_with_a_living_agent(&lab, &["close-all"]);
     let (host, _) = agent.boot.split_once('/').expect("host and boot");
     let copy = lab.dir().join("copy");
@@ -221,7 +224,7 @@ fn a_run_of_another_host_is_over_only_when_a_person_says_that_the_host_is_down()
         let shown = in_home(home, &["show", &id], "");
         assert!(shown.out.contains("not proven: ") && !shown.out.contains("died"), "{shown:?}");
     }
-    assert!(endings(&lab, &id).is_empty(), "nobody said that it is over");
+    assert!(endings(&lab, &id).is_empty(), "no end was recorded");
     for home in [&lab.home(), &copy] {
         let resumed = in_home(home, &["resume", "-d", "--json", &id], host);
         assert!(resumed.code == 0 && resumed.out.contains("\"epoch\": 2"), "{resumed:?}");

@@ -1,19 +1,19 @@
-//! E13: secrets on the command lines and in the environments of processes that are looked at and ended.
+//! E13: secrets on the command lines and in the environments of processes that are examined and ended.
 //!
-//! The session's own recorded command is the user's record and kept as it was given, so these secrets are
-//! not in it: they come from the environment, and from there onto the command lines of what the agent starts.
+//! The session's own recorded command is the user's record and kept as it was given, so these secrets are not in it:
+//! they come from the environment, and from there onto the command lines of the agent's children.
 
 use berth_harness::{wait_gone, wait_until};
-use berth_host::identity::Identity;
+use berth_host::identity::ProcessIdentity;
 
-use crate::ownership::{Bystander, done, everything_kept, is_gone, lab, written_down};
+use crate::ownership::{AgentLookalike, done, everything_kept, is_gone, lab, written_down};
 
 const SECRETS: [&str; 2] = ["hunter2-in-an-option", "hunter2-in-a-variable"];
 
 #[test]
 fn e13_secrets_of_processes_that_recovery_ends_are_in_no_journal_status_or_report() {
     let lab = lab();
-    let innocent = Bystander::beside(&lab);
+    let innocent = AgentLookalike::beside(&lab);
     let (pids, agent) = (lab.dir().join("pids"), lab.agent());
     let script = format!(
         "sh -c 'trap \"\" HUP TERM; echo $$ >> {0}; exec 3>&-; read x < /dev/zero' x --api-key \"$OPTION\" & \
@@ -50,7 +50,7 @@ fn e13_secrets_of_processes_that_recovery_ends_are_in_no_journal_status_or_repor
     stranger.args(["-c", "read x", "x", "--token", SECRETS[0]]).env("BERTH_RUN", "zzzzzzzzzzzz:1");
     stranger.env("PASSWORD", SECRETS[1]).stdin(std::process::Stdio::piped());
     let mut stranger = stranger.spawn().expect("a shell");
-    let process = Identity::of(stranger.id()).expect("it runs");
+    let process = ProcessIdentity::of(stranger.id()).expect("it runs");
     wait_until("it to be a shell", || shows(&process, SECRETS[0]));
     let swept = lab.berth(["sweep"]);
     assert!(swept.out.contains(&format!("pid {} (sh -c 'read x' x --token ***", process.pid)), "{swept:?}");
@@ -70,12 +70,12 @@ fn e13_secrets_of_processes_that_recovery_ends_are_in_no_journal_status_or_repor
     innocent.assert_untouched();
 }
 
-fn shows(process: &Identity, text: &str) -> bool {
+fn shows(process: &ProcessIdentity, text: &str) -> bool {
     let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
     String::from_utf8_lossy(&line).contains(text)
 }
 
-/// Whether the ordinary user may read this file of a process in `/proc`.
+/// True if the ordinary user may read this file of a process in `/proc`.
 fn can_read(pid: u32, file: &str) -> bool {
     let mut command = std::process::Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "cat", &format!("/proc/{pid}/{file}")]);
@@ -84,7 +84,7 @@ fn can_read(pid: u32, file: &str) -> bool {
 
 #[test]
 fn an_ordinary_user_cannot_look_into_its_keeper_and_gateway_and_every_command_still_works() {
-    let Some(ordinary) = crate::ownership::refused::Ordinary::new() else { return };
+    let Some(ordinary) = crate::ownership::refused::OrdinaryUserFixture::new() else { return };
     let agent = ordinary.lab.agent();
     let ok = |args: &[&str]| {
         let said = ordinary.berth(args);
@@ -101,7 +101,7 @@ fn an_ordinary_user_cannot_look_into_its_keeper_and_gateway_and_every_command_st
         assert!(can_read(process, "stat") && can_read(process, "cmdline"), "{process}");
     }
     assert!(can_read(first, "environ"), "the agent is as open as without berth");
-    // What looks at keepers, by everything that /proc still shows.
+    // Commands that examine keepers, by everything that /proc still shows.
     let whose = ok(&["why", "--json", "--pid", &keeper.to_string()]);
     assert!(whose.contains(&id) && whose.contains("\"keeper\"") && !whose.contains("not seen"), "{whose}");
     let whose = ok(&["why", "--json", "--pid", &first.to_string()]);
@@ -117,12 +117,13 @@ fn an_ordinary_user_cannot_look_into_its_keeper_and_gateway_and_every_command_st
     wait_until("the helper to end with its last owner", || {
         !ok(&["helper", "ls", "--json"]).contains("\"running\"")
     });
-    // After a keeper that died: what is left of its run is found and ended.
+    // After a keeper died, the leftovers of its run are found and ended.
     let again = ok(&["run", "-d", "--", &agent, "ignore:HUP,TERM", "say:ready", "hang"]);
     let shown: serde_json::Value =
         serde_json::from_str(&ok(&["show", again.trim(), "--json"])).expect("JSON");
     let process = |field: &str| {
-        Identity::of(u32::try_from(shown[field].as_u64().expect("a pid")).expect("a pid")).expect("it runs")
+        ProcessIdentity::of(u32::try_from(shown[field].as_u64().expect("a pid")).expect("a pid"))
+            .expect("it runs")
     };
     let (keeper, left) = (process("keeper_pid"), process("pid"));
     berth_harness::signal(&keeper, rustix::process::Signal::KILL);

@@ -1,18 +1,18 @@
-//! G2 and G3: a session that is just beginning, or whose end is not written down yet, is nobody's garbage.
+//! G2 and G3: a session that is just beginning, or whose end is not written down yet, is not garbage.
 
 use std::process::{Child, Stdio};
 
-use berth_harness::{Lab, signal, wait_gone, wait_until};
-use berth_host::identity::{Identity, stat};
-use berth_host::lock::{Probe, probe};
+use berth_harness::{TestEnvironment, signal, wait_gone, wait_until};
+use berth_host::identity::{ProcessIdentity, stat};
+use berth_host::lock::{LockState, probe};
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::ownership::sweep::set_back;
-use crate::ownership::{Bystander, endings, is_alive, lab, written_down};
+use crate::ownership::{AgentLookalike, endings, is_alive, lab, written_down};
 
 /// A start that stands still at a point: the client that waits for it, its keeper, and the session's id.
-fn stalled_at(lab: &Lab, point: &str) -> (Child, Identity, String) {
+fn stalled_at(lab: &TestEnvironment, point: &str) -> (Child, ProcessIdentity, String) {
     let pidfile = format!("pidfile:{}", lab.dir().join("pids").display());
     let agent = lab.agent();
     let mut run = lab.command(["run", "-d", "--", &agent, &pidfile, "ignore:HUP,TERM", "hang"]);
@@ -24,7 +24,7 @@ fn stalled_at(lab: &Lab, point: &str) -> (Child, Identity, String) {
     wait_until("the session's directory", || id().is_some());
     let id = id().expect("an id");
     let dir = lab.session_dir(&id);
-    wait_until("the keeper's claim", || matches!(probe(&dir.join("lease")), Ok(Some(Probe::Held))));
+    wait_until("the keeper's claim", || matches!(probe(&dir.join("lease")), Ok(Some(LockState::Held))));
     let keeper = lab.processes().into_iter().find(|process| {
         let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
         line.starts_with(b"berth\0keeper\0")
@@ -46,7 +46,7 @@ fn stalled_at(lab: &Lab, point: &str) -> (Child, Identity, String) {
 fn g2_a_session_that_is_starting_is_not_swept_wherever_it_stands() {
     for point in ["claimed", "starting", "spawned", "started"] {
         let lab = lab();
-        let innocent = Bystander::beside(&lab);
+        let innocent = AgentLookalike::beside(&lab);
         let (mut client, keeper, id) = stalled_at(&lab, point);
         let agent = || written_down(&lab.dir().join("pids"), 1).remove(0);
         let agent = ["spawned", "started"].contains(&point).then(agent);
@@ -61,7 +61,7 @@ fn g2_a_session_that_is_starting_is_not_swept_wherever_it_stands() {
         assert!(lab.session_dir(&id).is_dir(), "{point}");
         assert_eq!(log_of(&lab, &id), events, "{point}: nothing was added to its record");
         if point == "claimed" {
-            // However long it has been standing there: somebody holds it.
+            // However long it has been standing there: the directory is held.
             set_back(&lab.session_dir(&id));
             let swept = lab.berth(["sweep"]);
             assert!(swept.code == 1 && swept.out.contains("another process holds it"), "{swept:?}");
@@ -71,7 +71,7 @@ fn g2_a_session_that_is_starting_is_not_swept_wherever_it_stands() {
         client.wait().expect("our own child");
         signal(&keeper, Signal::KILL);
         wait_gone(&keeper);
-        // Now it is one whose keeper is gone.
+        // The session is now one whose keeper is gone.
         let swept = lab.json(["sweep", "--json"]);
         let (left, none) = (swept["left_over"].to_string(), swept["no_process"].to_string());
         assert!(left.contains(&id) || none.contains(&id), "{point}: {swept}");
@@ -84,14 +84,14 @@ fn g2_a_session_that_is_starting_is_not_swept_wherever_it_stands() {
     }
 }
 
-fn log_of(lab: &Lab, id: &str) -> String {
+fn log_of(lab: &TestEnvironment, id: &str) -> String {
     lab.berth(["log", "--json", id]).out
 }
 
 #[test]
 fn g3_a_session_whose_agent_ended_and_whose_end_is_not_recorded_yet_is_not_failed_by_a_sweep() {
     let lab = lab();
-    let innocent = Bystander::beside(&lab);
+    let innocent = AgentLookalike::beside(&lab);
     let id = lab.start(&["say:ready", "hang"]);
     lab.wait_output(&id, "ready");
     let (keeper, agent) = (lab.process(&id, "keeper_pid"), lab.process(&id, "pid"));
@@ -108,7 +108,7 @@ fn g3_a_session_whose_agent_ended_and_whose_end_is_not_recorded_yet_is_not_faile
             (&Value::Array(vec![]), &Value::Array(vec![]))
         );
     }
-    assert_eq!(lab.json(["ls", "--json"])[0]["state"], "running", "nobody has seen anything else");
+    assert_eq!(lab.json(["ls", "--json"])[0]["state"], "running", "nothing else was observed");
     assert!(endings(&lab, &id).is_empty());
     signal(&keeper, Signal::CONT);
     assert_eq!(lab.berth(["wait", &id, "--timeout", "60s"]).code, 137);

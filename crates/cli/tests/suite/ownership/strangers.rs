@@ -1,42 +1,27 @@
-//! G6: processes with a claim of ours and no record, and whose a process is.
+//! G6: processes with a mark of ours and no record, and the attribution of a process.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use berth_harness::{Lab, wait_until};
-use berth_host::identity::Identity;
+use berth_harness::{ProcessKillGuard, TestEnvironment, wait_until};
+use berth_host::identity::ProcessIdentity;
 use serde_json::Value;
 
-use crate::ownership::{Bystander, Doomed, done, has_groups, is_alive, lab, written_down};
+use crate::ownership::{AgentLookalike, StrayKillGuard, done, has_groups, is_alive, lab, written_down};
 
-/// An id that nobody minted.
+/// An id that was never minted.
 const NOBODYS: &str = "zzzzzzzzzzzz";
 
-/// A process that is ended with the test.
-struct Stranger(Child);
-
-impl Stranger {
-    fn start(lab: &Lab, mark: &str, home: Option<&std::path::Path>) -> Self {
-        let mut command = Command::new(lab.agent());
-        command.args(["ignore:HUP,TERM", "hang"]).env("BERTH_RUN", mark).env_remove("BERTH_HOME");
-        command.envs(home.map(|home| ("BERTH_HOME", home)));
-        Self(command.stdin(Stdio::null()).spawn().expect("it starts"))
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
+/// Starts a process with this mark of a run, of no session.
+fn start_stranger(lab: &TestEnvironment, mark: &str, home: Option<&std::path::Path>) -> ProcessKillGuard {
+    let mut command = Command::new(lab.agent());
+    command.args(["ignore:HUP,TERM", "hang"]).env("BERTH_RUN", mark).env_remove("BERTH_HOME");
+    command.envs(home.map(|home| ("BERTH_HOME", home)));
+    ProcessKillGuard::new(command.stdin(Stdio::null()).spawn().expect("it starts"))
 }
 
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// What a sweep says about a process under one heading.
-fn told(lab: &Lab, heading: &str, pid: u32, args: &[&str]) -> Option<Value> {
+/// The entry of a sweep for a process under one heading.
+fn told(lab: &TestEnvironment, heading: &str, pid: u32, args: &[&str]) -> Option<Value> {
     let mut all = vec!["sweep", "--json"];
     all.extend(args);
     let swept = lab.json(all);
@@ -44,7 +29,7 @@ fn told(lab: &Lab, heading: &str, pid: u32, args: &[&str]) -> Option<Value> {
     told.cloned()
 }
 
-fn whose(lab: &Lab, pid: u32) -> Value {
+fn whose(lab: &TestEnvironment, pid: u32) -> Value {
     lab.json(["why", "--json", "--pid", &pid.to_string()])
 }
 
@@ -52,10 +37,10 @@ fn whose(lab: &Lab, pid: u32) -> Value {
 fn g6_a_process_with_our_mark_and_no_record_is_told_once_as_new_and_never_ended() {
     let lab = lab();
     lab.ok(["ls"]);
-    let stranger = Stranger::start(&lab, &format!("{NOBODYS}:1"), Some(&lab.home()));
-    let process = Identity::of(stranger.pid()).expect("it runs");
+    let stranger = start_stranger(&lab, &format!("{NOBODYS}:1"), Some(&lab.home()));
+    let process = ProcessIdentity::of(stranger.pid()).expect("it runs");
     let pid = stranger.pid();
-    // A dry run tells of it and remembers nothing.
+    // A dry run reports the process and remembers nothing.
     for dry in [&["--dry-run"][..], &["--dry-run"], &[]] {
         let first = told(&lab, "no_record", pid, dry).expect("it is told of");
         assert_eq!(first["is_new"], true, "{dry:?}: {first}");
@@ -72,16 +57,16 @@ fn g6_a_process_with_our_mark_and_no_record_is_told_once_as_new_and_never_ended(
     let text = lab.ok(["sweep"]);
     assert!(text.contains(&format!("pid {pid} (")) && text.contains("is left alone"), "{text}");
     assert!(is_alive(&process));
-    // Another one is new, whatever is known of the first.
-    let another = Stranger::start(&lab, &format!("{NOBODYS}:1"), None);
+    // Another process is new, even with the first one known.
+    let another = start_stranger(&lab, &format!("{NOBODYS}:1"), None);
     assert_eq!(told(&lab, "no_record", another.pid(), &[]).expect("it is there")["is_new"], true);
     assert_eq!(told(&lab, "no_record", pid, &[]).expect("it is there")["is_new"], false);
 }
 
 #[test]
-fn g6_who_sits_at_a_terminal_is_told_of_a_stranger_once_by_any_command() {
+fn g6_a_user_at_a_terminal_is_told_of_a_stranger_once_by_any_command() {
     let lab = lab();
-    let stranger = Stranger::start(&lab, &format!("{NOBODYS}:1"), Some(&lab.home()));
+    let stranger = start_stranger(&lab, &format!("{NOBODYS}:1"), Some(&lab.home()));
     let mut first = lab.terminal(["ls"]);
     first.wait_exit();
     let named = format!("berth why --pid {}", stranger.pid());
@@ -98,8 +83,8 @@ fn g6_a_mark_of_a_run_that_is_over_proves_too_little_to_end_a_process() {
     let lab = lab();
     let id = lab.start(&["say:ready", "hang"]);
     lab.ok(["stop", &id]);
-    let stranger = Stranger::start(&lab, &format!("{id}:1"), Some(&lab.home()));
-    let process = Identity::of(stranger.pid()).expect("it runs");
+    let stranger = start_stranger(&lab, &format!("{id}:1"), Some(&lab.home()));
+    let process = ProcessIdentity::of(stranger.pid()).expect("it runs");
     let first = told(&lab, "cannot_tell", process.pid, &[]).expect("it is told of");
     assert_eq!(first["is_new"], true, "{first}");
     assert_eq!(told(&lab, "cannot_tell", process.pid, &[]).expect("it is told of")["is_new"], false);
@@ -113,14 +98,14 @@ fn g6_a_mark_of_a_run_that_is_over_proves_too_little_to_end_a_process() {
 }
 
 #[test]
-fn g6_a_group_without_a_record_is_kept_and_who_is_in_it_told() {
+fn g6_a_group_without_a_record_is_kept_and_its_processes_are_reported() {
     if !has_groups() {
         return;
     }
     let lab = lab();
-    let innocent = Bystander::beside(&lab);
+    let innocent = AgentLookalike::beside(&lab);
     let place = berth_host::cgroup::keeper_place().expect("a place");
-    // Of this test alone: others run beside it.
+    // An id of this test alone: others run beside it.
     let id = format!("zz{:010}", std::process::id());
     let group = place.path().parent().expect("a parent").join(format!("{id}.3"));
     fs::create_dir(&group).expect("a group");
@@ -138,7 +123,7 @@ fn g6_a_group_without_a_record_is_kept_and_who_is_in_it_told() {
     );
     assert_eq!((&first["is_new"], &again.expect("it is told of")["is_new"]), (&true.into(), &false.into()));
     assert_eq!((&whose["verdict"], &whose["epoch"]), (&"no-record".into(), &3.into()), "{whose}");
-    assert!(kept, "what nobody has a record of is somebody else's");
+    assert!(kept, "a process without a record is not ours");
 }
 
 #[test]
@@ -148,7 +133,7 @@ fn g6_why_says_whose_a_process_is_and_what_would_happen_to_it() {
     let pidfile = format!("pidfile:{}", pids.display());
     let mut script: Vec<&str> =
         vec!["child", "[", "child", "[", &pidfile, "setsid", "ignore:HUP,TERM", "hang", "]", "hang", "]"];
-    // One that carries nothing: only the kernel knows where it came from.
+    // A process that carries nothing: only the kernel knows where it came from.
     let bare = lab.dir().join("bare");
     let bare_pidfile = format!("pidfile:{}", bare.display());
     script.extend([
@@ -181,9 +166,9 @@ fn g6_why_says_whose_a_process_is_and_what_would_happen_to_it() {
     if has_groups() {
         assert!(facts.contains("control group of run 1"), "{facts}");
     }
-    assert!(lab.ok(["why", "--pid", &agent.pid.to_string()]).contains("is of session mine"));
+    assert!(lab.ok(["why", "--pid", &agent.pid.to_string()]).contains("belongs to session mine"));
 
-    // Another state directory does not take it for its own, says where to look, and tells of nobody.
+    // Another state directory does not take the process for its own, says where to look, and reports no stranger.
     let elsewhere = lab.dir().join("elsewhere");
     let from_there = |args: &[&str]| {
         let mut command = lab.command(args);
@@ -209,14 +194,14 @@ fn g6_why_says_whose_a_process_is_and_what_would_happen_to_it() {
         let told = whose(&lab, process.pid);
         assert_eq!(told["verdict"], "left-over", "{told}");
         assert!(told["would_happen"].to_string().contains("its keeper is gone"), "{told}");
-        assert!(is_alive(process), "looking ends nobody");
+        assert!(is_alive(process), "looking ends no process");
     }
-    let stranger = Stranger::start(&lab, &format!("{NOBODYS}:1"), Some(&lab.home()));
+    let stranger = start_stranger(&lab, &format!("{NOBODYS}:1"), Some(&lab.home()));
     wait_until("its mark", || whose(&lab, stranger.pid())["verdict"] == "no-record");
-    let innocent = Bystander::beside(&lab);
+    let innocent = AgentLookalike::beside(&lab);
     assert_eq!(whose(&lab, innocent.identity.pid)["verdict"], "not-ours");
     assert_eq!(lab.show(&id)["state"], "lost");
-    let _doomed = Doomed(vec![bare]);
+    let _doomed = StrayKillGuard(vec![bare]);
     for process in [&keeper, &agent, &deep] {
         let gone = lab.berth(["why", "--pid", &process.pid.to_string()]);
         assert!(gone.code == 3 && gone.err.contains("process"), "{gone:?}");

@@ -1,4 +1,4 @@
-//! F7, F13 and F14: what a sweep may clear up, and when it must not touch anything.
+//! F7, F13 and F14: files and processes that a sweep may clear up, and cases in which it must not touch anything.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -6,22 +6,22 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use berth_harness::{Lab, signal, wait_gone, wait_until};
+use berth_harness::{TestEnvironment, signal, wait_gone, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::ownership::namespace::{can_unshare, changed};
-use crate::ownership::refused::Ordinary;
-use crate::ownership::{Bystander, Doomed, done, has_groups, is_alive, is_gone, lab};
+use crate::ownership::refused::OrdinaryUserFixture;
+use crate::ownership::{AgentLookalike, StrayKillGuard, done, has_groups, is_alive, is_gone, lab};
 
-/// Makes something look as if nobody had touched it for long.
+/// Makes a file look as if it had not been touched for long.
 pub(crate) fn set_back(path: &Path) {
     let long_ago = SystemTime::now() - Duration::from_secs(3600);
     File::open(path).and_then(|file| file.set_modified(long_ago)).expect("our own file");
 }
 
-/// A session directory as one finds it while it is being made.
-fn half_made(lab: &Lab, id: &str) -> std::path::PathBuf {
+/// A session directory in the middle of its creation.
+fn half_made(lab: &TestEnvironment, id: &str) -> std::path::PathBuf {
     let dir = lab.session_dir(id);
     fs::create_dir_all(dir.join("journal")).expect("a directory");
     for dir in [&dir, &dir.join("journal")] {
@@ -30,7 +30,7 @@ fn half_made(lab: &Lab, id: &str) -> std::path::PathBuf {
     dir
 }
 
-/// What an unfinished write leaves in a directory.
+/// A file that an unfinished write leaves in a directory.
 fn temporary(dir: &Path) -> std::path::PathBuf {
     let file = dir.join(".status.json.4711.0.tmp");
     fs::write(&file, "half").expect("a file");
@@ -43,15 +43,15 @@ fn f13_when_a_source_of_knowledge_fails_nothing_is_cleared_up_and_the_exit_says_
         return;
     }
     let lab = lab();
-    let innocent = Bystander::beside(&lab);
+    let innocent = AgentLookalike::beside(&lab);
     let id = lab.start(&["ignore:HUP,TERM", "say:ready", "hang"]);
     lab.wait_output(&id, "ready");
     let agent = lab.process(&id, "pid");
     lab.kill_keeper(&id);
     let old = [half_made(&lab, "aaaaaaaaaaaa"), temporary(&lab.home())];
     old.iter().for_each(|path| set_back(path));
-    // Nobody is shown: neither those that live, nor this very process.
-    // Who cannot be told may not even begin; and who only looks sees why nothing would be done.
+    // /proc shows no process: neither those that live, nor this very one. A command that acts may not even begin
+    // without it; one that only looks sees why nothing would be done.
     let refused = done(changed(&lab, "mount -t tmpfs none /proc", &["sweep"]));
     assert_eq!(refused.code, 11, "{refused:?}");
     assert!(refused.err.contains("/proc"), "{refused:?}");
@@ -65,7 +65,7 @@ fn f13_when_a_source_of_knowledge_fails_nothing_is_cleared_up_and_the_exit_says_
     }
     assert!(is_alive(&agent) && old.iter().all(|path| path.exists()), "{swept}");
     assert!(lab.events(&id, "run_ended").is_empty());
-    // With all of it in sight the same sweep does all of it.
+    // With all of /proc in sight the sweep does all of it.
     let swept = lab.json(["sweep", "--json"]);
     assert!(is_gone(&agent) && old.iter().all(|path| !path.exists()), "{swept}");
     assert_eq!(lab.show(&id)["state"], "lost");
@@ -78,7 +78,7 @@ fn f13_a_group_that_cannot_be_looked_for_is_not_taken_for_gone() {
         return;
     }
     let lab = lab();
-    let innocent = Bystander::beside(&lab);
+    let innocent = AgentLookalike::beside(&lab);
     let pids = lab.dir().join("pids");
     let pidfile = format!("pidfile:{}", pids.display());
     let bare =
@@ -92,7 +92,8 @@ fn f13_a_group_that_cannot_be_looked_for_is_not_taken_for_gone() {
     signal(&agent, Signal::KILL);
     wait_gone(&agent);
     // Only the group still knows this one.
-    let bare = Doomed(crate::ownership::written_down(&pids, 2).into_iter().filter(is_alive).collect());
+    let bare =
+        StrayKillGuard(crate::ownership::written_down(&pids, 2).into_iter().filter(is_alive).collect());
     assert_eq!(bare.len(), 1);
     for args in [&["show", &id][..], &["sweep"], &["resume", "-d", &id]] {
         let said = done(changed(&lab, crate::ownership::namespace::WITHOUT_GROUPS, args));
@@ -108,7 +109,7 @@ fn f13_a_group_that_cannot_be_looked_for_is_not_taken_for_gone() {
 
 #[test]
 fn f13_sessions_that_cannot_be_listed_keep_everything() {
-    let Some(ordinary) = Ordinary::new() else { return };
+    let Some(ordinary) = OrdinaryUserFixture::new() else { return };
     let home = ordinary.lab.home();
     assert_eq!(ordinary.berth(&["ls"]).code, 0);
     let file = temporary(&home);
@@ -145,7 +146,7 @@ fn f13_a_session_that_cannot_be_read_is_kept_with_all_that_is_its_own() {
     let mut broken = whole.clone();
     broken[60] ^= 1;
     fs::write(journal.path(), broken).expect("a file");
-    fs::remove_file(dir.join("status.json")).expect("a short cut");
+    fs::remove_file(dir.join("status.json")).expect("a status cache");
     let file = temporary(&dir);
     for path in [&file, &dir] {
         set_back(path);
@@ -159,7 +160,7 @@ fn f13_a_session_that_cannot_be_read_is_kept_with_all_that_is_its_own() {
 }
 
 #[test]
-fn f14_what_is_being_made_right_now_is_kept_and_what_was_given_up_is_cleared() {
+fn f14_files_in_the_making_are_kept_and_abandoned_ones_are_cleared() {
     let lab = lab();
     let stopped = lab.start(&["say:ready", "hang"]);
     let running = lab.start(&["say:ready", "hang"]);
@@ -178,7 +179,7 @@ fn f14_what_is_being_made_right_now_is_kept_and_what_was_given_up_is_cleared() {
     ];
     let files: Vec<_> = dirs.iter().map(|dir| temporary(dir)).collect();
     let made = half_made(&lab, "aaaaaaaaaaaa");
-    // One that its keeper claimed, and one that has not even a journal.
+    // A directory that its keeper claimed, and one that has not even a journal.
     let claimed = half_made(&lab, "bbbbbbbbbbbb");
     fs::write(claimed.join("lease"), "").expect("a file");
     let bare = lab.session_dir("cccccccccccc");
@@ -199,7 +200,7 @@ fn f14_what_is_being_made_right_now_is_kept_and_what_was_given_up_is_cleared() {
     );
     let swept = lab.json(["sweep", "--json"]);
     assert!(files.iter().chain([&made, &claimed, &bare]).all(|path| !path.exists()), "{swept}");
-    assert!(of_the_living.exists(), "what a living keeper writes is its own business");
+    assert!(of_the_living.exists(), "a file that a living keeper writes is kept");
     assert_eq!(lab.show(&stopped)["state"], "stopped");
     assert_eq!(lab.show(&running)["state"], "running");
 }
@@ -210,7 +211,7 @@ fn f14_the_group_of_a_run_that_is_about_to_begin_is_kept_and_those_of_ended_runs
         return;
     }
     let lab = lab();
-    let innocent = Bystander::beside(&lab);
+    let innocent = AgentLookalike::beside(&lab);
     let id = lab.start(&["say:ready", "hang"]);
     lab.wait_output(&id, "ready");
     let group = crate::ownership::group_of(&lab, &id).expect("a group");
@@ -221,11 +222,11 @@ fn f14_the_group_of_a_run_that_is_about_to_begin_is_kept_and_those_of_ended_runs
     assert!(group.exists() && next.exists(), "one runs, and the other is not made yet");
     lab.ok(["stop", &id]);
     assert!(!group.exists(), "the group of a run that is over");
-    // As left behind by a keeper that was killed in its last moment, with somebody in it.
+    // A group as left behind by a keeper that was killed in its last moment, with a process in it.
     fs::create_dir(&group).expect("a group");
     let mut left = Command::new(lab.agent());
     let mut left = left.args(["ignore:HUP,TERM", "hang"]).stdin(Stdio::null()).spawn().expect("it starts");
-    let process = berth_host::identity::Identity::of(left.id()).expect("it runs");
+    let process = berth_host::identity::ProcessIdentity::of(left.id()).expect("it runs");
     fs::write(group.join("cgroup.procs"), left.id().to_string()).expect("root may move it");
     let swept = lab.json(["sweep", "--json"]);
     let kept = next.exists();
@@ -246,7 +247,7 @@ fn f14_a_session_whose_journal_was_moved_away_is_not_taken_for_one_that_was_neve
     lab.wait_output(&id, "precious");
     lab.kill_keeper(&id);
     let dir = lab.session_dir(&id);
-    // As somebody does who restores a damaged journal.
+    // As a user does who restores a damaged journal.
     fs::rename(dir.join("journal"), dir.join("journal.bak")).expect("our own");
     fs::create_dir(dir.join("journal")).expect("a directory");
     set_back(&dir);
@@ -259,7 +260,7 @@ fn f14_a_session_whose_journal_was_moved_away_is_not_taken_for_one_that_was_neve
 }
 
 #[test]
-fn f7_what_a_sweep_does_not_know_in_the_directory_of_sessions_is_never_deleted() {
+fn f7_unknown_files_in_the_directory_of_sessions_are_never_deleted() {
     let lab = lab();
     lab.ok(["ls"]);
     let sessions = lab.home().join("sessions");
@@ -267,7 +268,7 @@ fn f7_what_a_sweep_does_not_know_in_the_directory_of_sessions_is_never_deleted()
     fs::write(&file, "mine").expect("a file");
     fs::create_dir_all(dir.join("journal")).expect("a directory");
     fs::write(dir.join("journal").join("x"), "mine").expect("a file");
-    // It looks like a session that was never made, but for what is in it.
+    // The directory looks like a session that was never made, but for the file in it.
     let odd = half_made(&lab, "aaaaaaaaaaaa");
     fs::write(odd.join("journal").join("notes"), "mine").expect("a file");
     let link = sessions.join("bbbbbbbbbbbb");
@@ -301,14 +302,14 @@ fn f7_what_a_sweep_does_not_know_in_the_directory_of_sessions_is_never_deleted()
 }
 
 #[test]
-fn f7_what_is_remembered_is_bounded_and_who_is_there_is_never_forgotten() {
+fn f7_the_memory_of_a_sweep_is_bounded_and_living_strangers_are_never_forgotten() {
     /// More than a sweep remembers.
     const MANY: usize = 5000;
-    let me = berth_host::identity::Identity::me().expect("this test");
+    let me = berth_host::identity::ProcessIdentity::me().expect("this test");
     let (host, _) = me.boot.split_once('/').expect("host and boot");
     let earlier = format!("{host}/another");
     let gone = json!({"pid": 4_000_000, "start_ticks": 1, "boot": earlier});
-    // They live, and so they count; but they are nobody's strangers.
+    // These processes live, and so they count; but they are not strangers.
     let alive = json!({"pid": me.pid, "start_ticks": me.start_ticks, "boot": me.boot});
     for remembered in [gone, alive] {
         let lab = lab();
@@ -335,6 +336,6 @@ fn f7_what_is_remembered_is_bounded_and_who_is_there_is_never_forgotten() {
         assert_eq!(after_damage, Some(json!(true)));
         let kept = kept["told"].as_array().expect("a list");
         assert!(kept.len() <= 1000 && kept.iter().any(|told| told["pid"] == stranger.id()), "{}", kept.len());
-        assert!(kept.iter().all(|told| told["boot"] != earlier), "nobody of another boot lives");
+        assert!(kept.iter().all(|told| told["boot"] != earlier), "no process of another boot lives");
     }
 }

@@ -1,7 +1,7 @@
 //! Attaching and leaving: the screen comes as it is, the terminal goes back as it was.
 
 use berth_harness::{signal, wait_until};
-use berth_screen::{ActiveScreen, leave};
+use berth_screen::{ActiveScreen, reset_terminal};
 use rustix::process::Signal;
 
 use crate::terminal::{contains, lab, watched};
@@ -23,7 +23,7 @@ fn ctrl_backslash_in_every_encoding_leaves_the_session_running_and_the_terminal_
         terminal.type_keys(key);
         assert_eq!(terminal.wait_exit(), 0);
         assert!(
-            contains(&terminal.raw, &leave(ActiveScreen::Alternate)),
+            contains(&terminal.raw, &reset_terminal(ActiveScreen::Alternate)),
             "{:?}",
             terminal.raw.escape_ascii().to_string()
         );
@@ -71,7 +71,7 @@ fn a_shell_finds_its_terminal_as_it_was_whatever_ended_the_attachment() {
         }
         let client = || {
             let pid = lab.show(&id)["writer"]["pid"].as_u64().expect("there is a writer");
-            berth_host::identity::Identity::of(u32::try_from(pid).expect("pids fit")).expect("it runs")
+            berth_host::identity::ProcessIdentity::of(u32::try_from(pid).expect("pids fit")).expect("it runs")
         };
         match ending {
             "detach" => terminal.type_keys("\x1c"),
@@ -110,11 +110,12 @@ fn reattaching_shows_the_same_screen_with_all_modes_and_the_cursor() {
     assert_eq!(first.wait_exit(), 0);
     let mut second = lab.terminal(["attach", &id]);
     second.wait_for("full screen\n\n\n\n          x");
+    insta::assert_snapshot!("full-screen", second.text());
     assert_eq!(second.restore().escape_ascii().to_string(), seen.escape_ascii().to_string());
 }
 
 #[test]
-fn a_sequence_or_character_cut_in_half_reaches_whoever_attaches_or_leaves_in_between_whole() {
+fn a_sequence_or_character_cut_in_half_reaches_clients_that_attach_or_leave_in_between_whole() {
     let lab = lab();
     let script = [
         r"say:ready\r\n\e[3",
@@ -130,7 +131,7 @@ fn a_sequence_or_character_cut_in_half_reaches_whoever_attaches_or_leaves_in_bet
     steps.push("hang");
     let id = lab.start(&steps);
     lab.wait_output(&id, "ready");
-    // It attaches while `ESC [ 3` is out and `1 m` is not.
+    // The observer attaches while `ESC [ 3` is out and `1 m` is not.
     let mut watcher = lab.terminal(["attach", "--observe", &id]);
     watcher.wait_for("ready");
     lab.ok(["input", &id, "1"]);
@@ -140,7 +141,7 @@ fn a_sequence_or_character_cut_in_half_reaches_whoever_attaches_or_leaves_in_bet
     leaver.wait_for("red and caf");
     leaver.type_keys("\x1c");
     assert_eq!(leaver.wait_exit(), 0);
-    let leave = leave(ActiveScreen::Alternate);
+    let leave = reset_terminal(ActiveScreen::Alternate);
     let leave = leaver.raw.windows(leave.len()).position(|window| window == leave);
     let before = &leaver.raw[..leave.expect("it gave the terminal back")];
     assert!(!contains(before, b"caf\xc3"), "half a character was shown: {}", before.escape_ascii());
@@ -169,7 +170,7 @@ fn a_run_on_a_terminal_is_attached_and_passes_the_exit_code_through() {
         assert!(contains(&terminal.raw, b"hi"), "{}", terminal.raw.escape_ascii());
         assert!(text.contains("ended: ") && text.contains(word), "{text}");
     }
-    // What nobody had the time to look at is shown as well.
+    // Output of a run that ended before the client could show it is shown as well.
     let mut terminal = lab.terminal(["run", "--", lab.agent().as_str(), "say:quick", "exit:0"]);
     assert_eq!(terminal.wait_exit(), 0);
     assert!(contains(&terminal.raw, b"quick"), "{}", terminal.raw.escape_ascii());
@@ -208,7 +209,7 @@ fn stopping_a_session_ends_its_attachments_with_the_signal_and_the_reason() {
 }
 
 #[test]
-fn a_query_is_answered_exactly_once_when_nobody_or_only_an_observer_is_attached() {
+fn a_query_is_answered_exactly_once_when_no_client_or_only_an_observer_is_attached() {
     for observed in [false, true] {
         let lab = lab();
         let go = lab.dir().join("go");
@@ -259,13 +260,13 @@ fn a_query_is_left_to_the_terminal_of_an_attached_writer() {
 }
 
 #[test]
-fn attaching_without_a_terminal_is_refused_with_what_scripts_use_instead() {
+fn attaching_without_a_terminal_is_refused_with_the_commands_for_scripts() {
     let lab = lab();
     let id = lab.start(&["hang"]);
     let said = lab.berth(["attach", &id]);
     assert_eq!(said.code, 2, "{said:?}");
     assert!(said.err.contains("berth output") && said.err.contains("berth input"), "{said:?}");
-    wait_until("nobody to be attached", || lab.show(&id)["clients"] == 0);
+    wait_until("no client to be attached", || lab.show(&id)["clients"] == 0);
 }
 
 #[test]
@@ -277,11 +278,11 @@ fn a_client_whose_terminal_is_stopped_still_obeys_term_and_hangup() {
         let id = lab.start(&["say:ready", &wait, "flood:4M", &touch, "hang"]);
         let mut terminal = lab.terminal(["attach", &id]);
         terminal.wait_for("ready");
-        // Nobody reads what it shows from here on, as when somebody pressed Ctrl-S.
+        // The terminal is not read from here on, as if the user had pressed Ctrl-S.
         std::fs::write(&go, "").expect("a file");
         berth_harness::wait_until("the flood", || done.exists());
         let client = terminal.identity();
-        // What it has not read of the keeper's words by now, it cannot: it stands in front of the terminal.
+        // The client cannot read more of the keeper's messages by now: it is blocked on its terminal.
         terminal.signal(signal);
         berth_harness::wait_gone(&client);
         assert_eq!(terminal.wait_exit(), code);

@@ -1,6 +1,6 @@
-//! F1: whatever becomes of a client, the run goes on and nothing of it is lost.
+//! F1: however a client ends, the run goes on and nothing of it is lost.
 
-use berth_harness::{Lab, Terminal, wait_until};
+use berth_harness::{TestEnvironment, TestTerminal, wait_until};
 use rustix::process::Signal;
 
 use crate::terminal::{assert_contiguous, flood_numbers, kept_screen, lab, watched};
@@ -12,19 +12,19 @@ fn touch(path: &std::path::Path) {
     std::fs::write(path, "").expect("a file");
 }
 
-fn assert_shows_the_truth(lab: &Lab, id: &str, terminal: &mut Terminal, marker: &str) {
+fn assert_shows_the_truth(lab: &TestEnvironment, id: &str, terminal: &mut TestTerminal, marker: &str) {
     terminal.wait_for(marker);
     assert_eq!(terminal.text(), lab.ok(["screen", id]));
     let fresh = kept_screen(lab, id).restore();
     terminal.wait_until("the same screen as a fresh one", |terminal| terminal.restore() == fresh);
-    // And once more from the bytes alone.
-    let mut replayed = berth_screen::Screen::new(berth_screen::Size { rows: 24, cols: 80 });
+    // Compared once more, from the bytes alone.
+    let mut replayed = berth_screen::Screen::new(berth_screen::ScreenSize { rows: 24, cols: 80 });
     replayed.feed(&terminal.raw);
     assert_eq!(replayed.restore(), terminal.restore());
 }
 
 /// An observer's terminal of 24 rows shows all of the screen but its first row, which has to make room for the status line.
-fn assert_watches_the_truth(lab: &Lab, id: &str, observer: &mut Terminal) {
+fn assert_watches_the_truth(lab: &TestEnvironment, id: &str, observer: &mut TestTerminal) {
     let truth = lab.ok(["screen", id]);
     let (_, truth) = truth.split_once('\n').expect("a full screen");
     assert_eq!(watched(observer), truth);
@@ -85,7 +85,7 @@ fn f1_a_foreground_run_off_a_terminal_can_be_killed_and_the_session_goes_on() {
         assert_eq!(line, "ready\n");
         let listed = lab.json(["ls", "--json"]);
         let id = listed[0]["id"].as_str().expect("an id").to_owned();
-        let pid = berth_host::identity::Identity::of(child.id()).expect("it runs");
+        let pid = berth_host::identity::ProcessIdentity::of(child.id()).expect("it runs");
         berth_harness::signal(&pid, signal);
         assert_ne!(berth_harness::wait_child(child), 0);
         assert_eq!(lab.show(&id)["state"], "running");
@@ -140,7 +140,7 @@ fn f1_a_terminal_that_does_not_read_never_holds_up_the_agent_nor_another_client(
     slow.wait_for("ready");
     quick.wait_for("ready");
     touch(&go);
-    // Nobody reads what `slow` writes from here on.
+    // The terminal of `slow` is not read from here on.
     quick.wait_for("the end");
     assert!(done.exists());
     assert_watches_the_truth(&lab, &id, &mut quick);
@@ -161,7 +161,7 @@ fn f1_clients_that_cannot_keep_up_end_every_flood_with_the_right_screen() {
     watchers.iter_mut().for_each(|watcher| watcher.wait_for("ready"));
     for end in &ends {
         lab.ok(["input", &id, "go"]);
-        // Whichever is looked at first takes its time, and the others wait for it.
+        // The first one that is checked takes its time, and the others wait for it.
         for watcher in &mut watchers {
             watcher.wait_for(end.strip_prefix(r"say:\r\n").expect("the script says so"));
             assert_watches_the_truth(&lab, &id, watcher);

@@ -1,4 +1,4 @@
-//! The key that leaves, and what leaving writes.
+//! The key that leaves, and the text that leaving writes.
 
 use berth_harness::wait_until;
 
@@ -44,6 +44,6 @@ fn leaving_the_primary_screen_sends_nothing_that_moves_the_cursor_to_an_earlier_
     terminal.type_keys("\x1c");
     assert_eq!(terminal.wait_exit(), 0);
     let leaving = &terminal.raw[shown..];
-    assert!(contains(leaving, &berth_screen::leave(berth_screen::ActiveScreen::Primary)));
+    assert!(contains(leaving, &berth_screen::reset_terminal(berth_screen::ActiveScreen::Primary)));
     assert!(!contains(leaving, b"1049"), "{}", leaving.escape_ascii());
 }

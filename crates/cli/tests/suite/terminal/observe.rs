@@ -1,4 +1,4 @@
-//! What an observer's terminal shows, whatever its size and the writer's are.
+//! An observer's terminal, with each combination of its size and the writer's.
 
 use crate::terminal::{contains, lab, watched};
 
@@ -52,7 +52,7 @@ fn an_observer_shows_the_right_screen_after_resizes_of_either_side() {
 }
 
 #[test]
-fn leaving_a_view_brings_back_what_was_on_the_observers_screen() {
+fn leaving_a_view_restores_the_observers_screen() {
     let lab = lab();
     lab.start_with(&["--name", "seen"], &["say:ready", "hang"]);
     let script = format!("echo before; {} attach -o seen; echo after", env!("CARGO_BIN_EXE_berth"));

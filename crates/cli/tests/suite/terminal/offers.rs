@@ -1,10 +1,11 @@
-//! What is offered at a terminal instead of an error, and never off one.
+//! Offers that a terminal shows instead of an error, and that never appear off one.
 
-use berth_harness::{Lab, wait_until};
+use berth_harness::{TestEnvironment, wait_until};
 
+use crate::common::screen_settings;
 use crate::terminal::lab;
 
-fn stopped(lab: &Lab, name: &str) -> String {
+fn stopped(lab: &TestEnvironment, name: &str) -> String {
     let id = lab.start_with(&["--name", name], &["say:is up", "hang"]);
     lab.wait_output(&id, "is up");
     lab.ok(["stop", &id]);
@@ -28,7 +29,7 @@ fn attaching_to_a_stopped_session_offers_to_resume_it_and_only_a_yes_does() {
     assert_eq!(lab.show(&id)["state"], "running");
     yes.type_keys("\x02");
     assert_eq!(yes.wait_exit(), 0);
-    // Off a terminal nobody is asked.
+    // Off a terminal there is no question.
     lab.ok(["stop", &id]);
     let said = lab.berth(["attach", "old"]);
     assert_eq!(said.code, 2, "{said:?}");
@@ -43,6 +44,8 @@ fn a_taken_name_offers_to_resume_or_replace_its_session() {
     let run = ["run", "--name", "fix", "--", &agent, "say:successor", "hang"];
     let mut neither = lab.terminal(run);
     neither.wait_for("Session `fix` exists already");
+    neither.wait_for("Which?");
+    screen_settings().bind(|| insta::assert_snapshot!("taken-name", neither.text()));
     neither.type_keys("\r");
     assert_eq!(neither.wait_exit(), 1);
     assert_eq!(lab.json(["ls", "--all", "--json"]).as_array().map(Vec::len), Some(1));
@@ -78,7 +81,7 @@ fn a_taken_name_offers_to_resume_or_replace_its_session() {
 
 #[test]
 fn a_run_of_nothing_lists_the_agents_to_choose_from_at_a_terminal_and_names_them_off_one() {
-    let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+    let lab = TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"));
     let said = lab.berth(["run"]);
     assert_eq!(said.code, 2, "{said:?}");
     assert!(said.err.contains("nothing to run") && said.err.contains("claude, codex"), "{said:?}");

@@ -1,12 +1,12 @@
-//! What full-screen programs do, and what is done to the terminal they run in.
+//! Full-screen programs, and changes to the terminal they run in.
 
-use berth_harness::{Lab, signal, wait_until};
-use berth_host::identity::Identity;
+use berth_harness::{TestEnvironment, signal, wait_until};
+use berth_host::identity::ProcessIdentity;
 use rustix::process::Signal;
 
 use crate::terminal::{contains, kept_screen, lab};
 
-fn gate(lab: &Lab, name: &str) -> (std::path::PathBuf, String) {
+fn gate(lab: &TestEnvironment, name: &str) -> (std::path::PathBuf, String) {
     let path = lab.dir().join(name);
     let step = format!("wait-file:{}", path.display());
     (path, step)
@@ -131,7 +131,7 @@ fn an_attachment_that_is_suspended_gives_the_terminal_to_the_shell_and_comes_bac
     let mut terminal = lab.terminal_running("/bin/bash".as_ref(), ["-c", &script]);
     terminal.wait_for("full screen");
     let writer = lab.show(&id)["writer"]["pid"].as_u64().expect("there is a writer");
-    let client = Identity::of(u32::try_from(writer).expect("pids fit")).expect("it runs");
+    let client = ProcessIdentity::of(u32::try_from(writer).expect("pids fit")).expect("it runs");
     signal(&client, Signal::TSTP);
     terminal.wait_for("the shell again");
     let between = std::fs::read_to_string(lab.dir().join("between")).expect("stty wrote");
@@ -147,7 +147,7 @@ fn an_attachment_that_is_suspended_gives_the_terminal_to_the_shell_and_comes_bac
     let back = terminal.restore();
     assert!(contains(&back, b"\x1b[?1049h") && contains(&back, b"\x1b[?1000h"), "{}", back.escape_ascii());
     terminal.type_keys("\x1c");
-    // The shell stays until it is told to go: what is said last may be lost with a terminal that closes.
+    // The shell stays until it is told to go: its last output may be lost with a terminal that closes.
     terminal.wait_for("it is over");
     terminal.type_keys("\n");
     assert_eq!(terminal.wait_exit(), 0);

@@ -1,15 +1,15 @@
 //! The keeper replaces its own program in place: clients come back by themselves.
 
-use berth_api::message::Request;
-use berth_harness::{Lab, wait_until};
+use berth_api::message::KeeperRequest;
+use berth_harness::{TestEnvironment, wait_until};
 
 use crate::terminal::{connect, kept_screen, lab, watched};
 
 /// Replaces the keeper's program and waits until the new one has said so.
-fn replace(lab: &Lab, id: &str) {
+fn replace(lab: &TestEnvironment, id: &str) {
     let before = lab.events(id, "keeper_restarted").len();
     // The answer comes before the new program does; a connection that breaks is an answer as well.
-    let _ = connect(lab, id).ask(Request::Restart);
+    let _ = connect(lab, id).ask(KeeperRequest::Restart);
     wait_until("the new program", || lab.events(id, "keeper_restarted").len() == before + 1);
 }
 
@@ -17,7 +17,7 @@ fn replace(lab: &Lab, id: &str) {
 fn e11_clients_return_by_themselves_each_in_its_role_when_the_keeper_replaces_its_program() {
     let lab = lab();
     let id = lab.start(&["raw", r"say:\e[?1049h\e[?2004h\e[?1006hready", "echo"]);
-    let pids = |lab: &Lab| (lab.number(&id, "pid"), lab.number(&id, "keeper_pid"));
+    let pids = |lab: &TestEnvironment| (lab.number(&id, "pid"), lab.number(&id, "keeper_pid"));
     let before = pids(&lab);
     let mut demoted = lab.terminal(["attach", &id]);
     demoted.wait_for("ready");
@@ -49,7 +49,7 @@ fn e11_clients_return_by_themselves_each_in_its_role_when_the_keeper_replaces_it
 }
 
 #[test]
-fn e11_a_sequence_cut_in_half_by_the_replacement_is_whole_for_whoever_attaches_then() {
+fn e11_a_sequence_cut_in_half_by_the_replacement_is_whole_for_a_client_that_attaches_then() {
     let lab = lab();
     let id = lab.start(&["raw", r"say:ready\e[3", "expect:go", r"say:1mred", "hang"]);
     lab.wait_output(&id, "ready");

@@ -1,4 +1,4 @@
-//! What scrolled away before somebody attached is printed first.
+//! Lines that scrolled away before a client attached are printed first.
 
 use crate::terminal::{assert_contiguous, contains, flood_numbers, lab};
 
@@ -10,13 +10,13 @@ fn before_the_screen(raw: &[u8]) -> &[u8] {
 }
 
 #[test]
-fn whoever_attaches_finds_the_lines_that_scrolled_away_above_the_screen_each_once() {
+fn a_client_that_attaches_gets_lines_that_scrolled_away_above_the_screen_each_once() {
     let lab = lab();
     let id = lab.start(&["flood:60K", "say:the end", "hang"]);
     lab.wait_output(&id, "the end");
     let mut terminal = lab.terminal(["attach", &id]);
     terminal.wait_for("the end");
-    // As a terminal with a scrollback has it: what was printed, then the screen.
+    // As a terminal with a scrollback shows it: earlier lines, then the screen.
     let text = terminal.text();
     let seen = [before_the_screen(&terminal.raw), text.as_bytes()].concat();
     let numbers = flood_numbers(&seen);
@@ -53,14 +53,14 @@ fn how_much_is_read_does_not_depend_on_how_much_was_printed_and_no_sequence_is_t
     let printed = before_the_screen(&terminal.raw);
     assert!(printed.len() < 1 << 20, "{} bytes were printed", printed.len());
     let mut plain = Vec::new();
-    berth_screen::Plain::default().feed(printed, &mut plain);
+    berth_screen::PlainTextFilter::default().feed(printed, &mut plain);
     let numbers = flood_numbers(&plain);
     assert_eq!(numbers.len(), 2000);
     assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "a line is missing or torn");
 }
 
 #[test]
-fn the_alternate_screen_has_no_scrollback_and_what_is_behind_it_comes_back_afterwards() {
+fn the_alternate_screen_has_no_scrollback_and_the_main_screen_comes_back_afterwards() {
     let lab = lab();
     let id = lab.start(&[
         "raw",

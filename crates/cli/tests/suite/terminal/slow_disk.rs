@@ -1,15 +1,15 @@
-//! A disk that takes long to sync stands between nobody and the terminal.
+//! A disk that takes long to sync does not slow down the terminal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use berth_harness::{Lab, said, wait_child, wait_until};
+use berth_harness::{TestEnvironment, said, wait_child, wait_until};
 
 use crate::terminal::lab;
 
 /// A session that repeats every key, and a file: while that exists, no sync ends.
-fn start_echo(lab: &Lab) -> (String, PathBuf) {
+fn start_echo(lab: &TestEnvironment) -> (String, PathBuf) {
     let hold = lab.dir().join("hold");
     let agent = lab.agent();
     let mut command = lab.command(["run", "-d", "--", &agent, "raw", "say:ready", "echo"]);
@@ -21,15 +21,15 @@ fn start_echo(lab: &Lab) -> (String, PathBuf) {
     (id, hold)
 }
 
-/// Makes the disk slow, and has something recorded on it. It is on its way when this returns.
-fn tag_slowly(lab: &Lab, id: &str, hold: &Path) -> Child {
+/// Makes the disk slow, and records a tag on it. The write is on its way when this returns.
+fn tag_slowly(lab: &TestEnvironment, id: &str, hold: &Path) -> Child {
     fs::write(hold, "").expect("a file");
     let tag = tag(lab, id, "slow");
     wait_until("the sync to begin", || held(hold).exists());
     tag
 }
 
-fn tag(lab: &Lab, id: &str, tag: &str) -> Child {
+fn tag(lab: &TestEnvironment, id: &str, tag: &str) -> Child {
     lab.command(["tag", id, tag]).stdout(Stdio::null()).spawn().expect("berth starts")
 }
 
@@ -46,7 +46,7 @@ fn keys_output_and_observers_go_on_during_a_slow_sync_and_nothing_is_answered_be
     let mut slow = tag_slowly(&lab, &id, &hold);
     writer.type_keys("<one>");
     writer.wait_for("<one>");
-    // One that comes only now sees all of it, and what follows.
+    // An observer that attaches now sees all of the text, and what follows.
     let mut observer = lab.terminal(["attach", "--observe", &id]);
     observer.wait_for("<one>");
     writer.type_keys("<two>");

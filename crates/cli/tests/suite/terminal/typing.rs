@@ -104,7 +104,7 @@ fn more_than_the_agent_can_be_sent_at_once_is_refused_whole() {
     lab.wait_output(&id, "ready");
     let piece = "x".repeat(100 * 1024);
     let codes: Vec<_> = (0..4).map(|_| lab.berth(["input", &id, &piece]).code).collect();
-    assert_eq!(codes, [0, 0, 1, 1], "what cannot be queued is refused, not cut");
+    assert_eq!(codes, [0, 0, 1, 1], "input that cannot be queued is refused, not cut");
     let said = lab.berth(["input", &id, &piece]);
     assert!(said.err.contains("does not read") && said.err.contains("nothing was typed"), "{said:?}");
     assert_eq!(lab.events(&id, "typed").len(), 2);

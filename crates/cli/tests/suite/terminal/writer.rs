@@ -1,13 +1,13 @@
-//! One writer: B1, B3, B14, observers, and whose size counts.
+//! One writer: B1, B3, B14, observers, and the writer's size.
 
-use berth_api::message::Role;
-use berth_harness::{Seed, Terminal, wait_until};
+use berth_api::message::AttachMode;
+use berth_harness::{SeededRng, TestTerminal, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::terminal::{attach_over, connect, lab};
 
-/// Of all who ever could type, never two at once, and every one with a higher number.
+/// Asserts that there were never two writers at once, and that each writer got a higher number than the one before.
 fn assert_one_writer_at_a_time(log: &[Value]) {
     let mut holder: Option<(u64, Value)> = None;
     let mut highest = 0;
@@ -30,14 +30,14 @@ fn assert_one_writer_at_a_time(log: &[Value]) {
     }
 }
 
-fn pid_of(terminal: &Terminal) -> u64 {
+fn pid_of(terminal: &TestTerminal) -> u64 {
     terminal.identity().pid.into()
 }
 
 #[test]
-fn b1_of_two_who_attach_at_once_one_wins_and_the_other_is_told_who_where_and_since_when() {
+fn b1_of_two_concurrent_writers_one_wins_and_the_other_is_told_its_name_place_and_time() {
     let lab = lab();
-    let mut seed = Seed::announce("b1");
+    let mut seed = SeededRng::announce("b1");
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let id = lab.start_echo();
     for round in 1..=6 {
@@ -54,7 +54,8 @@ fn b1_of_two_who_attach_at_once_one_wins_and_the_other_is_told_who_where_and_sin
             assert!(told.contains(&fact), "{fact:?} is missing:\n{told}");
         }
         let mark = format!("<{round}>");
-        // Until it shows the screen its terminal is still the kernel's, which echoes keys and makes signals of some.
+        // Until the client shows the screen its terminal is still the kernel's, which echoes keys and
+        // makes signals of some.
         won.wait_for("ready");
         won.type_keys(&mark);
         won.wait_for(&mark);
@@ -67,7 +68,7 @@ fn b1_of_two_who_attach_at_once_one_wins_and_the_other_is_told_who_where_and_sin
 }
 
 #[test]
-fn an_observer_sees_everything_and_its_keys_reach_nobody() {
+fn an_observer_sees_everything_and_its_keys_have_no_effect() {
     let lab = lab();
     let id = lab.start_echo();
     let mut observer = lab.terminal(["attach", "--observe", &id]);
@@ -79,9 +80,9 @@ fn an_observer_sees_everything_and_its_keys_reach_nobody() {
     assert_eq!(lab.output(&id), b"readyright");
     let granted = lab.events(&id, "writer_granted").len();
     assert_eq!(granted, 1, "only the typing command was a writer");
-    // Whoever speaks the protocol without the client is an observer no less.
+    // A client of the protocol other than `berth` is an observer just the same.
     let mut sneak = connect(&lab, &id);
-    assert_eq!(attach_over(&mut sneak, Role::Observer).expect("observing is free"), None);
+    assert_eq!(attach_over(&mut sneak, AttachMode::Observer).expect("observing is free"), None);
     for fence in [0, 1, 2, u64::MAX] {
         sneak.type_keys(fence, b"WRONG").expect("the keeper listens");
     }
@@ -123,10 +124,11 @@ fn b3_keys_with_an_old_number_are_refused_by_the_keeper_itself() {
     let id = lab.start(&["raw", "say:ready", "echo"]);
     lab.wait_output(&id, "ready");
     let mut old = connect(&lab, &id);
-    let old_fence = attach_over(&mut old, Role::Writer).expect("nobody types").expect("a number");
-    // The same process is not its own rival, but its old number is still old.
+    let old_fence = attach_over(&mut old, AttachMode::Writer).expect("no client types").expect("a number");
+    // One process is not its own rival, but its old number is still old.
     let mut new = connect(&lab, &id);
-    let new_fence = attach_over(&mut new, Role::Take).expect("taking over is allowed").expect("a number");
+    let new_fence =
+        attach_over(&mut new, AttachMode::Take).expect("taking over is allowed").expect("a number");
     assert!(new_fence > old_fence);
     old.type_keys(old_fence, b"STALE").expect("the keeper listens");
     old.type_keys(old_fence + 7, b"INVENTED").expect("the keeper listens");
@@ -144,7 +146,7 @@ fn b3_keys_with_an_old_number_are_refused_by_the_keeper_itself() {
 #[test]
 fn b14_whichever_side_of_a_take_over_is_killed_and_whenever_there_is_never_a_second_writer() {
     let lab = lab();
-    let mut seed = Seed::announce("b14");
+    let mut seed = SeededRng::announce("b14");
     let id = lab.start_echo();
     for round in 0..10 {
         let mut giver = lab.terminal(["attach", &id]);
@@ -154,13 +156,13 @@ fn b14_whichever_side_of_a_take_over_is_killed_and_whenever_there_is_never_a_sec
         let victim = if round % 2 == 0 { &giver } else { &taker };
         victim.signal(Signal::KILL);
         seed.dawdle(5_000);
-        // Whatever is the case now, it can be claimed, and whoever claimed it can type.
+        // In whichever state the session is, the right can be claimed, and the new writer can type.
         let mut next = lab.terminal(["attach", "--take", &id]);
         next.wait_for("ready");
         let mark = format!("<{round}>");
         wait_until("the claim to count", || {
             lab.show(&id)["writer"]["pid"].as_u64() == Some(pid_of(&next)) || {
-                // The taker was slower to start than we to claim, and took it from us: claim again.
+                // The taker was slower to start than we to claim, and took the right from us: claim again.
                 next.type_keys("\x1c");
                 next.wait_exit();
                 next = lab.terminal(["attach", "--take", &id]);
@@ -183,7 +185,7 @@ fn b14_whichever_side_of_a_take_over_is_killed_and_whenever_there_is_never_a_sec
 }
 
 #[test]
-fn b14_two_who_take_over_from_each_other_all_the_time_leave_one_writer_and_no_stray_key() {
+fn b14_clients_that_take_over_from_each_other_all_the_time_leave_one_writer_and_no_stray_key() {
     let lab = lab();
     let id = lab.start(&["raw", "say:ready", "echo"]);
     lab.wait_output(&id, "ready");
@@ -192,7 +194,7 @@ fn b14_two_who_take_over_from_each_other_all_the_time_leave_one_writer_and_no_st
     let mut expected = b"ready".to_vec();
     for turn in 0..40_usize {
         let at = turn * 7 % 4;
-        fences[at] = attach_over(&mut connections[at], Role::Take).expect("taken").expect("a number");
+        fences[at] = attach_over(&mut connections[at], AttachMode::Take).expect("taken").expect("a number");
         for (other, connection) in connections.iter_mut().enumerate() {
             let key = [if other == at { b'a' + u8::try_from(turn % 26).expect("a letter") } else { b'!' }];
             connection.type_keys(fences[other], &key).expect("the keeper listens");
@@ -224,9 +226,9 @@ fn the_writers_size_is_the_agents_and_observers_change_nothing() {
     observer.type_keys("x");
     observer.wait_for_raw(b"\x07");
     let mut sneak = connect(&lab, &id);
-    attach_over(&mut sneak, Role::Observer).expect("observing is free");
-    let size = berth_api::message::Size { rows: 5, cols: 5 };
-    sneak.send(berth_api::message::Request::Resize { size }).expect("the keeper listens");
+    attach_over(&mut sneak, AttachMode::Observer).expect("observing is free");
+    let size = berth_api::message::WindowSize { rows: 5, cols: 5 };
+    sneak.send(berth_api::message::KeeperRequest::Resize { size }).expect("the keeper listens");
     writer.type_keys("<same>");
     writer.wait_for("<same>");
     let shown = lab.show(&id);

@@ -9,24 +9,24 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use berth_harness::Said;
-use world::{MARK, World};
+use berth_harness::CommandOutput;
+use world::{HostileTextFixture, MARK};
 
-/// What a command writes to standard output.
+/// The kind of text that a command writes to standard output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Prints {
+enum PrintedTextKind {
     /// Text, with nothing hostile that has to be in it.
     Text,
-    /// Text that quotes what is hostile.
+    /// Text that quotes hostile text.
     Quotes,
     /// Bytes that are raw by design; only standard error is text.
     Raw,
 }
-use Prints::{Quotes, Raw, Text};
+use PrintedTextKind::{Quotes, Raw, Text};
 
 /// Commands by the names of their manual pages. `turns` takes turns and has asked a question, `term` is a program on a
 /// terminal, `gone` has ended. In the order in which they are run: the last ones end and delete.
-const COMMANDS: &[(&str, Prints, &[&str])] = &[
+const COMMANDS: &[(&str, PrintedTextKind, &[&str])] = &[
     ("", Quotes, &[]),
     ("", Quotes, &["no-such-ODD"]),
     ("run", Quotes, &["run", "--agent", "broken", "--", "hello"]),
@@ -166,8 +166,8 @@ fn obeyed(stream: &[u8]) -> Option<String> {
     (!found.is_empty()).then(|| format!("{found:?}"))
 }
 
-/// Runs a command and looks at what it printed; what was wrong is added to `wrong`.
-fn check(world: &World, args: &[&str], prints: Prints, wrong: &mut Vec<String>) {
+/// Runs a command and checks its output; adds violations to `wrong`.
+fn check(world: &HostileTextFixture, args: &[&str], prints: PrintedTextKind, wrong: &mut Vec<String>) {
     let output = world.command(args).output().expect("berth can be started");
     let streams = [("standard output", &output.stdout), ("standard error", &output.stderr)];
     for (name, stream) in streams {
@@ -177,7 +177,7 @@ fn check(world: &World, args: &[&str], prints: Prints, wrong: &mut Vec<String>) 
             wrong.push(format!("{args:?}: {odd} on {name}: {:?}", String::from_utf8_lossy(stream)));
         }
     }
-    let Said { code, out, err } = berth_harness::said(output);
+    let CommandOutput { code, out, err } = berth_harness::said(output);
     if prints == Quotes && !out.contains(MARK) && !err.contains(MARK) {
         wrong.push(format!("{args:?} (exit {code}) does not quote what is hostile:\n{out}\n{err}"));
     }
@@ -191,7 +191,7 @@ fn check(world: &World, args: &[&str], prints: Prints, wrong: &mut Vec<String>) 
 
 #[test]
 fn no_verb_passes_on_terminal_escapes_of_a_hostile_agent_or_host() {
-    let world = World::new();
+    let world = HostileTextFixture::new();
     let pages = world.manual_pages();
     let listed: BTreeSet<String> = COMMANDS.iter().map(|(page, ..)| (*page).to_owned()).collect();
     let there: BTreeSet<String> = pages.keys().cloned().collect();
@@ -219,8 +219,8 @@ fn no_verb_passes_on_terminal_escapes_of_a_hostile_agent_or_host() {
 }
 
 #[test]
-fn what_another_host_says_is_shown_without_its_escapes() {
-    let world = World::new();
+fn text_from_another_host_is_shown_without_its_escapes() {
+    let world = HostileTextFixture::new();
     let mut wrong = Vec::new();
     for args in [
         &["--host", "box", "ls"][..],
@@ -236,8 +236,8 @@ fn what_another_host_says_is_shown_without_its_escapes() {
 }
 
 #[test]
-fn what_a_shell_completes_has_no_escapes() {
-    let world = World::new();
+fn shell_completions_have_no_escapes() {
+    let world = HostileTextFixture::new();
     let mut wrong = Vec::new();
     for shell in ["bash", "zsh", "fish"] {
         let mut command = world.command(&["--", "berth", "show", ""]);
@@ -253,7 +253,7 @@ fn what_a_shell_completes_has_no_escapes() {
 
 #[test]
 fn a_terminal_shows_the_escapes_of_an_agent_and_does_not_obey_them() {
-    let world = World::new();
+    let world = HostileTextFixture::new();
     for args in [
         &["attach", "turns"][..],
         &["ls", "--watch"],

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use berth_harness::{Lab, Terminal};
+use berth_harness::{TestEnvironment, TestTerminal};
 use serde_json::{Value, json};
 
 /// A word by which hostile text is recognised, escaped or not.
@@ -42,13 +42,13 @@ done
 /// An agent that ends with hostile words, also when it is asked for its version.
 const BROKEN: &str = "#!/bin/sh\ncat DIR/odd >&2\n[ \"$1\" = --version ] && cat DIR/odd\nexit 3\n";
 
-pub(crate) struct World {
-    lab: Lab,
+pub(crate) struct HostileTextFixture {
+    lab: TestEnvironment,
 }
 
-impl World {
+impl HostileTextFixture {
     pub(crate) fn new() -> Self {
-        let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+        let lab = TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"));
         let world = Self { lab };
         fs::write(world.dir().join("odd"), [ODD.as_bytes(), RAW_C1, b"\n"].concat()).expect("a file");
         fs::create_dir_all(world.cwd()).expect("a directory");
@@ -102,11 +102,11 @@ impl World {
         serde_json::from_str(&self.ok(&["show", session, "--json"])).expect("JSON")
     }
 
-    pub(crate) fn terminal(&self, args: &[&str]) -> Terminal {
+    pub(crate) fn terminal(&self, args: &[&str]) -> TestTerminal {
         self.lab.terminal(args)
     }
 
-    /// A word of a command, with what it stands for.
+    /// A word of a command, with placeholders replaced.
     pub(crate) fn filled(&self, word: &str) -> String {
         match word {
             "PID" => self.lab.number("term", "pid").to_string(),
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// The manual pages by the verbs they are about (`hosts-add`): what clap knows.
+    /// The manual pages by the verbs they are about (`hosts-add`), as clap knows them.
     pub(crate) fn manual_pages(&self) -> BTreeMap<String, String> {
         let dir = self.dir().join("man");
         self.ok(&["man", "--dir", &dir.display().to_string()]);
@@ -167,7 +167,7 @@ impl World {
         for prompt in [ODD, ODD] {
             self.ok(&["send", "turns", prompt]);
         }
-        // Its agent says why it did not start.
+        // The agent of this session says why it did not start.
         let _ = self.command(&["run", "-d", "--agent", "broken", "--name", "broken"]).output();
         let odd = format!("say:{ODD}\\x9b2J\\n");
         self.ok(&["run", "-d", "--name", "term", "--cwd", &cwd, "--", &agent, &odd, "say:ready", "hang"]);

@@ -1,11 +1,11 @@
-//! What an agent asks, and what it is answered.
+//! Questions of an agent, and the answers it gets.
 
-use berth_harness::{Lab, wait_until};
+use berth_harness::{TestEnvironment, wait_until};
 
 use crate::turns::{did, finish, lab, spawn, start, states, text, turn};
 
 /// Waits until it asks this many things; their names.
-fn asks(lab: &Lab, id: &str, count: usize) -> Vec<String> {
+fn asks(lab: &TestEnvironment, id: &str, count: usize) -> Vec<String> {
     let asked = || lab.show(id)["turns"]["asks"].as_array().cloned().unwrap_or_default();
     wait_until("it to ask", || asked().len() == count);
     asked().iter().map(|ask| text(ask, "request")).collect()
@@ -38,7 +38,7 @@ fn an_agent_that_asks_gets_the_answer_that_was_given() {
         let said = finish(waiting);
         assert_eq!((said.code, said.out), (0, format!("Bash: {expected}\n")), "{}", said.err);
         assert!(said.err.contains("needs you") && said.err.contains("rm -rf x"), "{}", said.err);
-        // It is gone.
+        // The question is gone.
         assert_eq!(lab.berth(["answer", "s", "allow"]).code, 3);
     }
     assert_eq!(lab.events(&id, "answered").len(), 5);
@@ -55,7 +55,7 @@ fn of_two_questions_each_gets_its_own_answer() {
     assert!(requests.iter().all(|request| which.err.contains(request)), "it lists them: {which:?}");
     assert_eq!(lab.berth(["answer", "s", "allow", "--request", "1:no-such"]).code, 3);
     lab.ok(["answer", "s", "deny", "--request", &requests[1]]);
-    // The one that is left is the only one there is.
+    // The question that is left is the only one there is.
     let again = lab.berth(["answer", "s", "allow", "--request", &format!("1:{}", requests[1])]);
     assert_eq!(again.code, 1, "{again:?}");
     assert!(again.err.contains("answered already") && again.err.contains("reject"), "{again:?}");
@@ -90,7 +90,7 @@ fn a_question_that_was_withdrawn_or_whose_turn_is_over_cannot_be_answered() {
     lab.ok(["cancel", "s.2"]);
     asks(&lab, &id, 0);
     assert_eq!(lab.berth(["answer", "s", "allow"]).code, 3);
-    // And with its run.
+    // A question is gone when its run is.
     lab.ok(["send", "s", "ask:Bash:three"]);
     asks(&lab, &id, 1);
     lab.kill_keeper(&id);
@@ -99,9 +99,9 @@ fn a_question_that_was_withdrawn_or_whose_turn_is_over_cannot_be_answered() {
     assert_eq!(did(&lab, &id).len(), 3);
 }
 
-/// Two answer at once: one of them did.
+/// Two clients answer at once: one answer counts.
 #[test]
-fn of_two_who_answer_at_once_one_does() {
+fn of_two_concurrent_answers_one_counts() {
     let lab = lab();
     let id = start(&lab, &["--name", "s"]);
     for round in 1..=8_u64 {
@@ -120,7 +120,7 @@ fn of_two_who_answer_at_once_one_does() {
 }
 
 #[test]
-fn a_refusal_with_a_reason_reaches_the_agent_and_everybody_sees_whose_it_was() {
+fn a_refusal_with_a_reason_reaches_the_agent_and_the_record_names_its_author() {
     let lab = lab();
     let id = start(&lab, &["--name", "s"]);
     let waiting = spawn(&lab, ["send", "--wait", "s", "ask:Bash:rm -rf x"]);

@@ -1,14 +1,14 @@
-//! Agents that are not there, not logged in, mute or mad; prompts that are empty, huge or no text. Each is told, and
-//! the session is intact.
+//! Agents that are not there, not logged in, mute or mad; prompts that are empty, huge or not text. Each problem is
+//! reported, and the session is intact.
 
 use std::io::Write;
 
-use berth_harness::{Lab, Said, said, wait_until};
+use berth_harness::{CommandOutput, TestEnvironment, said, wait_until};
 
 use crate::turns::{did, gate, lab, mark, open, spawned, start, states, text, turns, wait_mark};
 
-/// It is said what is wrong and what to do, and nothing of it runs.
-fn refused(lab: &Lab, told: &Said, words: &[&str]) {
+/// Asserts that the command says what is wrong and what to do, and that no agent runs.
+fn refused(lab: &TestEnvironment, told: &CommandOutput, words: &[&str]) {
     assert!(told.code != 0 && told.out.is_empty(), "{told:?}");
     for word in words {
         assert!(told.err.contains(word), "`{word}` is missing: {told:?}");
@@ -40,7 +40,7 @@ fn an_agent_that_is_not_logged_in_or_refuses_its_flags_says_so() {
     refused(&lab, &told, &["not logged in"]);
     let told = lab.berth(["run", "-d", "--agent", "picky"]);
     refused(&lab, &told, &["exit 2", "--no-such-flag", "hint:"]);
-    // What is given on the command line is refused by the agent itself, too.
+    // The agent itself refuses options from the command line.
     let told = lab.berth(["run", "-d", "--agent", "fake", "--", "--nor-this"]);
     refused(&lab, &told, &["--nor-this"]);
 }
@@ -52,7 +52,7 @@ fn a_turn_for_an_agent_that_cannot_be_used_waits_until_it_can() {
     let program = lab.dir().join("agent");
     let script = |flags: &str| {
         let text = format!("#!/bin/sh\nexec {} acp --store {} {flags}\n", lab.agent(), lab.store().display());
-        // Not written over while somebody executes it.
+        // Replaced by a rename: a script that is being executed must not be written over.
         let new = lab.dir().join("new");
         std::fs::write(&new, text).expect("a script");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -110,12 +110,12 @@ fn an_agent_that_closes_its_output_and_lives_on_is_ended() {
     let told = lab.berth(["send", "--wait", &id, &format!("say:half\nclose {wait}")]);
     assert!([1, 9].contains(&told.code), "{told:?}");
     assert!(told.err.contains("closed its input or its output"), "{told:?}");
-    assert!(matches!(agent.check(), berth_host::identity::Verdict::Gone));
+    assert!(matches!(agent.check(), berth_host::identity::ProcessLiveness::Gone));
     assert_eq!(lab.ok(["send", "--wait", &id, "next"]), "ECHO: next");
     assert_eq!(did(&lab, &id).len(), 2);
 }
 
-/// 50 MB of answer: the beginning is kept, the rest is in the output; whoever follows gets what it can take.
+/// 50 MB of answer: the beginning is kept, the rest is in the output; a follower gets the part it can take.
 #[test]
 fn an_agent_that_floods_costs_a_bounded_answer_and_no_more() {
     let lab = lab();
@@ -139,9 +139,9 @@ fn an_agent_that_floods_costs_a_bounded_answer_and_no_more() {
     assert_eq!(lab.ok(["send", "--wait", &id, "next"]), "ECHO: next");
 }
 
-fn piped(lab: &Lab, id: &str, bytes: &[u8]) -> Said {
+fn piped(lab: &TestEnvironment, id: &str, bytes: &[u8]) -> CommandOutput {
     let mut child = spawned(lab.command(["send", "--wait", id, "-"]).stdin(std::process::Stdio::piped()));
-    // Who has read enough closes its end.
+    // A command that has read enough closes its end.
     let _ = child.stdin.take().expect("a pipe").write_all(bytes);
     crate::turns::finish(child)
 }
@@ -171,18 +171,18 @@ fn a_prompt_that_is_empty_too_long_or_no_text_is_refused_and_nothing_is_stored()
     assert!(told.code != 0 && told.err.contains("256"), "{told:?}");
     assert!(lab.berth(["send", "--key", "", &id, "hello"]).code != 0);
     assert_eq!((lab.log(&id).len(), turns(&lab, &id).len()), (before, 0), "nothing is stored");
-    // The same without a keeper: and nobody is started for it.
+    // Without a keeper the refusal is the same, and no keeper is started for it.
     lab.ok(["stop", "--grace", "0s", &id]);
     assert!(lab.berth(["send", &id, " "]).code != 0);
     assert_eq!(lab.show(&id)["state"], "stopped");
-    // The longest there may be is said, whole.
+    // The longest prompt there may be is said, whole.
     let longest = piped(&lab, &id, &vec![b'x'; MOST]);
     assert_eq!((longest.code, longest.out.len()), (0, "ECHO: ".len() + MOST + 1), "{}", longest.err);
     assert_eq!(turns(&lab, &id).len(), 1);
 }
 
 #[test]
-fn what_is_not_there_is_not_found() {
+fn unknown_sessions_and_turns_are_not_found() {
     let lab = lab();
     let id = start(&lab, &["--name", "s"]);
     for args in [

@@ -1,4 +1,4 @@
-//! C11, --interrupt, --steer, --max-wait: turns that are broken off, withdrawn, or added to.
+//! C11, --interrupt, --steer, --max-wait: turns that are cancelled, withdrawn, or added to.
 
 use berth_harness::wait_until;
 
@@ -21,7 +21,7 @@ fn c11_a_turn_is_withdrawn_before_it_runs_broken_off_while_it_does_and_left_alon
     assert_eq!((before.code, state(&lab, &id, 2)), (0, "cancelled".into()), "{before:?}");
     assert_eq!(lab.berth(["result", &format!("{id}.2")]).code, 8);
     assert_eq!(state(&lab, &id, 1), "working", "only that turn's");
-    // During: it stops, and only that one does.
+    // During: the turn stops, and only that one does.
     let during = lab.berth(["cancel", &format!("{id}.1"), "--json"]);
     assert_eq!(during.code, 0, "{during:?}");
     let view = turn(&lab, &id, 1);
@@ -29,7 +29,7 @@ fn c11_a_turn_is_withdrawn_before_it_runs_broken_off_while_it_does_and_left_alon
     assert!(!view["cancelled_by"].is_null(), "{view}");
     lab.ok(["wait", &id, "--timeout", "60s"]);
     assert_eq!(states(&lab, &id), ["cancelled", "cancelled", "done", "done"]);
-    // After: told, and nothing changes.
+    // After: the answer says that the turn is over, and nothing changes.
     for number in [1, 2, 3] {
         let after = lab.berth(["cancel", &format!("{id}.{number}")]);
         assert_eq!(after.code, 1, "{after:?}");
@@ -43,7 +43,7 @@ fn c11_a_turn_is_withdrawn_before_it_runs_broken_off_while_it_does_and_left_alon
     assert_eq!(lab.number(&id, "epoch"), 1, "the agent lived on");
 }
 
-/// An agent that does not hear is ended with its run after 10 s, and what waits runs in the next.
+/// An agent that does not hear is ended with its run after 10 s, and the waiting turn runs in the next.
 #[test]
 fn c11_an_agent_that_does_not_break_off_is_ended_and_the_queue_goes_on() {
     let lab = lab();
@@ -56,9 +56,9 @@ fn c11_an_agent_that_does_not_break_off_is_ended_and_the_queue_goes_on() {
     let deaf = lab.process(id, "pid");
     lab.ok(["cancel", &format!("{id}.1")]);
     assert_eq!(state(&lab, id, 1), "cancelled");
-    assert!(matches!(deaf.check(), berth_host::identity::Verdict::Gone));
+    assert!(matches!(deaf.check(), berth_host::identity::ProcessLiveness::Gone));
     assert_eq!(finish(next).out, "ECHO: next\n");
-    // Its late word, if it had one, changes nothing.
+    // A late answer of the old agent, if there is one, changes nothing.
     open(&go);
     assert_eq!((state(&lab, id, 1).as_str(), lab.number(id, "epoch")), ("cancelled", 2));
     assert_eq!(did(&lab, id).iter().filter(|did| did.is_done()).count(), 1);
@@ -133,19 +133,19 @@ fn a_turn_that_did_not_begin_in_time_is_withdrawn_refused_and_never_run() {
         assert!(late.err.contains("did not begin") && late.err.contains("hint:"), "{late:?}");
     }
     assert_eq!(states(&lab, &id), ["delivered", "cancelled", "cancelled"]);
-    // One whose time is not up runs, and whoever sent it is told that it began.
+    // A turn whose time is not up runs, and its sender is told that it began.
     let patient = spawn(&lab, ["send", "--max-wait", "60s", "--json", &id, "in time"]);
     wait_until("it to be accepted", || turns(&lab, &id).len() == 4);
     open(&go);
     let patient = finish(patient);
     assert_eq!(patient.code, 0, "{patient:?}");
     lab.ok(["wait", &id, "--timeout", "60s"]);
-    assert_eq!(prompts(&did(&lab, &id))[1..], ["in time"], "what was refused never ran");
+    assert_eq!(prompts(&did(&lab, &id))[1..], ["in time"], "the refused turn never ran");
     // With nothing before it, it begins at once.
     assert_eq!(lab.ok(["send", "--max-wait", "60s", "--wait", &id, "now"]), "ECHO: now");
 }
 
-/// Its time runs out while nobody keeps the session: it is not given to the agent afterwards.
+/// The turn's time runs out while the session has no keeper: the agent does not get it afterwards.
 #[test]
 fn a_turn_whose_time_ran_out_without_a_keeper_does_not_run_when_there_is_one() {
     let lab = lab();
@@ -157,7 +157,7 @@ fn a_turn_whose_time_ran_out_without_a_keeper_does_not_run_when_there_is_one() {
     lab.ok(["stop", "--grace", "0s", &id]);
     let late = finish(late);
     assert_ne!(late.code, 0, "{late:?}");
-    // Its time is up by the boot clock; there is no event for that.
+    // The turn's time is up by the boot clock; there is no event for that.
     let accepted = std::time::Instant::now();
     wait_until("its time to be up", || accepted.elapsed() > std::time::Duration::from_millis(300));
     lab.ok(["queue", &id, "resume"]);

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use berth_harness::{Lab, Seed, signal, wait_until};
-use berth_host::identity::{Identity, Verdict};
+use berth_harness::{SeededRng, TestEnvironment, signal, wait_until};
+use berth_host::identity::{ProcessIdentity, ProcessLiveness};
 use rustix::process::Signal;
 
 use crate::turns::{
@@ -11,15 +11,15 @@ use crate::turns::{
     transcripts, wait_mark,
 };
 
-fn native(lab: &Lab, id: &str) -> String {
+fn native(lab: &TestEnvironment, id: &str) -> String {
     text(&lab.show(id), "conversation_id")
 }
 
-fn file(lab: &Lab, native: &str) -> PathBuf {
+fn file(lab: &TestEnvironment, native: &str) -> PathBuf {
     lab.store().join(format!("{native}.jsonl"))
 }
 
-/// C14: the agent would answer, and nobody would notice that it has forgotten everything.
+/// C14: the agent would answer, and it would go unnoticed that it has forgotten everything.
 #[test]
 fn c14_a_conversation_that_is_gone_is_an_error_with_a_choice_and_not_a_fresh_start() {
     let lab = lab();
@@ -37,12 +37,12 @@ fn c14_a_conversation_that_is_gone_is_an_error_with_a_choice_and_not_a_fresh_sta
     assert_ne!(sent.code, 0, "{sent:?}");
     assert_eq!(sent.out, "");
     assert!(sent.err.contains("berth resume s --fresh"), "{sent:?}");
-    assert!(transcripts(&lab).is_empty(), "nobody answered");
+    assert!(transcripts(&lab).is_empty(), "there was no answer");
     wait_until("nothing of it to be left", || lab.processes().is_empty());
     // The choice: a new conversation in the same session; and the dead id is not tried again.
     lab.ok(["resume", "-d", "--fresh", "s"]);
     assert_ne!(native(&lab, "s"), old);
-    // Nothing was said in the new one. Agents write none down then, and nothing is forgotten with it.
+    // There was no turn in the new conversation. Agents write no transcript then, and nothing is forgotten with it.
     lab.ok(["stop", "--grace", "0s", "s"]);
     let _ = std::fs::remove_file(file(&lab, &native(&lab, "s")));
     assert_eq!(lab.ok(["send", "--wait", "s", "new"]), "ECHO: new");
@@ -60,13 +60,13 @@ fn c14_resuming_a_conversation_that_never_was_is_an_error_and_leaves_no_session_
     assert!(gone.code != 0 && gone.err.contains(never), "{gone:?}");
     assert_eq!(gone.out, "");
     wait_until("nothing of it to be left", || lab.processes().is_empty());
-    // The id is not held by what failed.
+    // The failed session does not hold the id.
     let again = lab.berth(["run", "-d", "--agent", "fake", "--resume", never, "--prompt", "hello"]);
     assert!(again.code != 0 && again.code != 4, "{again:?}");
     assert!(transcripts(&lab).is_empty());
 }
 
-/// C14: what has never been said to an agent is in no transcript, and nothing is missing.
+/// C14: an agent that never got a turn has no transcript, and nothing is missing.
 #[test]
 fn c14_a_session_that_was_never_sent_anything_can_be_resumed() {
     let lab = lab();
@@ -97,7 +97,7 @@ fn c14_a_first_turn_that_never_reached_the_agent_does_not_make_its_conversation_
     assert_eq!(lab.ok(["send", "--wait", id, "and on"]), "ECHO: and on");
     assert_eq!(states(&lab, id), ["unknown", "done", "done"]);
     assert_eq!(prompts(&did(&lab, id)), ["next", "and on"]);
-    // Nor is whoever clears up after it.
+    // Nor is it missing after the next keeper died as well.
     lab.ok(["send", id, "silent"]);
     lab.kill_keeper(id);
     assert_eq!(lab.ok(["send", "--wait", id, "still"]), "ECHO: still");
@@ -108,7 +108,7 @@ fn a_fork_has_everything_that_was_said_and_goes_its_own_way() {
     let lab = lab();
     let id = start(&lab, &["--name", "one", "--prompt", "shared"]);
     lab.ok(["wait", "one", "--timeout", "60s"]);
-    // While the other one works, too.
+    // While the other session works as well.
     let (go, wait) = gate(&lab, "go");
     let (begun, touch) = mark(&lab, "begun");
     let two = lab.ok(["fork", "one", "--name", "two"]);
@@ -122,18 +122,18 @@ fn a_fork_has_everything_that_was_said_and_goes_its_own_way() {
     assert_eq!(prompts(&did(&lab, "two")), ["shared", "yours"]);
     assert_eq!(did(&lab, "one").len(), 2);
     assert_eq!(states(&lab, "two"), ["done"], "the turns of the other one are its own");
-    // It comes back in its own conversation.
+    // The session comes back in its own conversation.
     let copy = native(&lab, "two");
     lab.ok(["stop", "--grace", "0s", "two"]);
     assert_eq!(lab.ok(["send", "--wait", "two", "again"]), "ECHO: again");
     assert_eq!((native(&lab, "two"), did(&lab, "two").len()), (copy, 3));
-    // Of one that was never sent anything there is nothing to copy, or a copy of nothing.
+    // A session that never had a turn has nothing to copy, or a copy of nothing.
     let empty = start(&lab, &[]);
     let forked = lab.berth(["fork", &empty]);
     assert!(forked.code != 0 && forked.err.contains("hint:"), "{forked:?}");
 }
 
-/// G8: the right to write moves along, and so does what the session resumes.
+/// G8: the right to write moves along, and so does the conversation that the session resumes.
 #[test]
 fn g8_an_agent_that_goes_on_in_another_conversation_is_followed_there() {
     let lab = lab();
@@ -144,13 +144,13 @@ fn g8_an_agent_that_goes_on_in_another_conversation_is_followed_there() {
     assert_eq!((said.code, said.out.as_str()), (0, "ECHO: moved\n"), "{said:?}");
     let new = native(&lab, &id);
     assert_ne!(new, old);
-    // The new one is ours, the old one is free.
+    // The new conversation is ours, the old one is free.
     let refused = lab.berth(["run", "-d", "--agent", "fake", "--resume", &new]);
     assert_eq!(refused.code, 4, "{refused:?}");
     assert!(refused.err.contains(&id), "{refused:?}");
     let other = lab.ok(["run", "-d", "--agent", "fake", "--resume", &old]);
     assert_eq!(lab.ok(["send", "--wait", &other, "in the old one"]), "ECHO: in the old one");
-    // And it comes back in the new one, also after a crash.
+    // The session comes back in the new conversation, also after a crash.
     lab.kill_keeper(&id);
     assert_eq!(lab.ok(["send", "--wait", &id, "in the new one"]), "ECHO: in the new one");
     assert_eq!(native(&lab, &id), new);
@@ -172,10 +172,10 @@ fn b4_an_agent_that_outlives_its_keeper_does_not_write_beside_the_next_session()
     wait_mark(&begun);
     let old = lab.process(&id, "pid");
     lab.kill_keeper(&id);
-    assert!(matches!(old.check(), Verdict::Alive(_)), "it is deaf");
+    assert!(matches!(old.check(), ProcessLiveness::Alive(_)), "it is deaf");
     // Another session takes the conversation at once.
     let next = lab.berth(["run", "-d", "--agent", "fake", "--resume", &native]);
-    let is_gone = matches!(old.check(), Verdict::Gone);
+    let is_gone = matches!(old.check(), ProcessLiveness::Gone);
     assert!(
         next.code == 0 && is_gone || next.code == 4,
         "two may write it: {next:?}, the old one gone: {is_gone}"
@@ -188,11 +188,11 @@ fn b4_an_agent_that_outlives_its_keeper_does_not_write_beside_the_next_session()
     assert!(!ran[1].is_done(), "{ran:?}");
 }
 
-/// B14: the one who has it is stopped or killed at any instant while others want it: 0 or 1 writer, never 2, and in
-/// the end somebody gets it.
+/// B14: the session that has the conversation is stopped or killed at any instant while others want it: 0 or 1 writer,
+/// never 2, and in the end one of them gets it.
 #[test]
 fn b14_a_conversation_that_changes_hands_at_any_instant_has_one_writer() {
-    let mut seed = Seed::announce("b14");
+    let mut seed = SeededRng::announce("b14");
     let lab = lab();
     lab.add_agent("stays", &["--at-eof", "stay", "--do", "ignore:TERM,HUP"]);
     let first = start(&lab, &["--prompt", "hello"]);
@@ -202,8 +202,9 @@ fn b14_a_conversation_that_changes_hands_at_any_instant_has_one_writer() {
     for round in 0..rounds(20) {
         let kind = if seed.below(2) == 0 { "stays" } else { "fake" };
         lab.ok(["send", &has, &format!("sleep:{} {round}", seed.below(30))]);
-        let keeper =
-            lab.show(&has)["keeper_pid"].as_u64().and_then(|pid| Identity::of(u32::try_from(pid).ok()?).ok());
+        let keeper = lab.show(&has)["keeper_pid"]
+            .as_u64()
+            .and_then(|pid| ProcessIdentity::of(u32::try_from(pid).ok()?).ok());
         seed.dawdle(20_000);
         let stopping = if seed.below(2) == 0 {
             keeper.iter().for_each(|keeper| signal(keeper, Signal::KILL));
@@ -213,7 +214,7 @@ fn b14_a_conversation_that_changes_hands_at_any_instant_has_one_writer() {
         };
         let wants = ["run", "-d", "--agent", kind, "--resume", &native];
         let mut next = String::new();
-        wait_until("somebody to get it", || {
+        wait_until("a session to get it", || {
             let said = lab.berth(wants);
             assert!([0, 4].contains(&said.code), "round {round}: {said:?}");
             next = said.out.trim().to_owned();
@@ -227,7 +228,7 @@ fn b14_a_conversation_that_changes_hands_at_any_instant_has_one_writer() {
     }
 }
 
-/// B13: what is wrong is said, and is not called "in use".
+/// B13: the real problem is reported, and is not called "in use".
 #[test]
 fn b13_a_lock_that_cannot_be_made_is_told_as_that() {
     let lab = lab();

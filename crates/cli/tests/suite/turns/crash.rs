@@ -2,24 +2,25 @@
 
 use std::path::Path;
 
-use berth_api::Connection;
-use berth_api::message::Request;
-use berth_harness::{Lab, said, wait_until};
+use berth_api::KeeperConnection;
+use berth_api::message::KeeperRequest;
+use berth_harness::{TestEnvironment, said, wait_until};
 
 use crate::turns::{
-    Did, did, finish, gate, lab, mark, open, prompts, spawn, spawned, start, states, text, turn, wait_mark,
+    PromptRecord, did, finish, gate, lab, mark, open, prompts, spawn, spawned, start, states, text, turn,
+    wait_mark,
 };
 
 /// Starts a session whose first keeper dies at this point.
-fn doomed(lab: &Lab, point: &str, options: &[&str]) -> String {
+fn doomed(lab: &TestEnvironment, point: &str, options: &[&str]) -> String {
     let mut command = lab.command([&["run", "-d", "--agent", "fake"], options].concat());
     let told = said(command.env("BERTH_KILLPOINT", point).output().expect("berth starts"));
     assert_eq!(told.code, 0, "{point}: {told:?}");
     told.out.trim().to_owned()
 }
 
-fn answers(did: &[Did]) -> Vec<bool> {
-    did.iter().map(Did::is_done).collect()
+fn answers(did: &[PromptRecord]) -> Vec<bool> {
+    did.iter().map(PromptRecord::is_done).collect()
 }
 
 /// Before the agent could have heard of it, the turn runs, once; after that it never runs again.
@@ -30,7 +31,7 @@ fn c10_a_keeper_that_dies_at_any_step_of_a_turn_neither_loses_it_nor_runs_it_twi
     {
         let lab = lab();
         let id = doomed(&lab, point, &[]);
-        // Whoever waits brings the session back and hears the end.
+        // A client that waits brings the session back and hears the end.
         let told = lab.berth(["send", "--wait", &id, "hello"]);
         assert_eq!(told.code, code, "{point}: {told:?}");
         let turns = crate::turns::turns(&lab, &id);
@@ -43,15 +44,15 @@ fn c10_a_keeper_that_dies_at_any_step_of_a_turn_neither_loses_it_nor_runs_it_twi
             assert_eq!(state, "unknown", "{point}");
             assert!(ran.len() <= 1, "{point}: {ran:?}");
         }
-        // Asked for once more it is the same turn, and does not run.
+        // The client asks once more: it is the same turn, and does not run.
         assert_eq!(lab.berth(["result", &format!("{id}.1")]).code, code, "{point}");
         assert_eq!(did(&lab, &id), ran, "{point}");
     }
 }
 
-/// The same when more waits behind it: what waits is not lost, and not before its time.
+/// Another turn waits behind the one that was cut off: it is not lost, and does not run before its time.
 #[test]
-fn c10_what_waits_behind_a_turn_that_was_cut_off_is_held_and_then_runs() {
+fn c10_a_turn_behind_one_that_was_cut_off_is_held_and_then_runs() {
     for point in ["due:2", "answered:1", "said:2", "delivered:2"] {
         let lab = lab();
         let (go, wait) = gate(&lab, "go");
@@ -86,7 +87,7 @@ fn c10_what_waits_behind_a_turn_that_was_cut_off_is_held_and_then_runs() {
     }
 }
 
-/// F11: `continue` says that what waits does not build on what went before.
+/// F11: `continue` says that waiting turns do not build on earlier ones.
 #[test]
 fn f11_behind_an_unknown_turn_the_queue_goes_on_only_where_it_was_told_to() {
     for (policy, code) in [("hold", 4), ("continue", 0)] {
@@ -111,7 +112,7 @@ fn f11_behind_an_unknown_turn_the_queue_goes_on_only_where_it_was_told_to() {
                 text(&shown["turns"], "held").contains(&format!("{}.1", text(&shown, "name"))),
                 "{shown}"
             );
-            // A new turn is accepted and waits as well; whoever asks is told why.
+            // A new turn is accepted and waits as well; its sender is told why.
             let more = lab.berth(["send", "--wait", &id, "more"]);
             assert_eq!(more.code, 4, "{more:?}");
             assert_eq!(states(&lab, &id), ["unknown", "queued", "queued"]);
@@ -123,21 +124,21 @@ fn f11_behind_an_unknown_turn_the_queue_goes_on_only_where_it_was_told_to() {
     }
 }
 
-/// C10: the agent had answered and nobody had heard it yet: the answer is in the output.
+/// C10: the agent had answered and the keeper had not heard it yet: the answer is in the output.
 #[test]
 fn c10_an_answer_that_was_written_before_the_keeper_died_is_found() {
     let lab = lab();
     let id = doomed(&lab, "answered", &[]);
     lab.ok(["send", &id, "tool:Bash:ls\nhello"]);
     wait_until("the keeper to die", || lab.show(&id)["keeper_pid"].is_null());
-    // Nobody is needed for that: looking is enough.
+    // No keeper is needed for that: looking is enough.
     let told = lab.berth(["result", &format!("{id}.1")]);
     assert_eq!((told.code, told.out.as_str()), (0, "ECHO: hello\n"), "{told:?}");
     assert_eq!(lab.show(&id)["state"], "lost");
     assert_eq!(turn(&lab, &id, 1)["output_tokens"].as_u64(), Some("ECHO: hello".len() as u64));
 }
 
-/// C10: the next keeper dies while it starts, and what waits is still there.
+/// C10: the next keeper dies while it starts, and the waiting turn is still there.
 #[test]
 fn c10_a_keeper_that_dies_while_it_starts_the_agent_again_loses_nothing() {
     for point in ["claimed", "starting", "spawned", "started", "due", "sending"] {
@@ -158,9 +159,9 @@ fn c10_a_keeper_that_dies_while_it_starts_the_agent_again_loses_nothing() {
     }
 }
 
-/// Whoever waits when the keeper is killed hears the end all the same.
+/// A client that waits when the keeper is killed hears the end nevertheless.
 #[test]
-fn c10_whoever_waits_for_a_turn_brings_the_session_back_when_its_keeper_is_killed() {
+fn c10_a_client_that_waits_for_a_turn_brings_the_session_back_when_its_keeper_is_killed() {
     let lab = lab();
     let (go, wait) = gate(&lab, "go");
     let (begun, touch) = mark(&lab, "begun");
@@ -180,8 +181,8 @@ fn c10_whoever_waits_for_a_turn_brings_the_session_back_when_its_keeper_is_kille
 }
 
 pub(crate) fn restart(dir: &Path) {
-    let mut connection = Connection::open(dir, "a test".into()).expect("a keeper");
-    connection.send(Request::Restart).expect("a request");
+    let mut connection = KeeperConnection::open(dir, "a test".into()).expect("a keeper");
+    connection.send(KeeperRequest::Restart).expect("a request");
 }
 
 /// The keeper replaces its program while the agent works: same agent, same turn, same answer.
@@ -218,7 +219,7 @@ fn a_keeper_that_replaces_its_program_during_a_turn_hears_it_to_its_end() {
     assert_eq!((lab.number(&id, "pid"), lab.number(&id, "epoch")), (pid, 1));
 }
 
-/// An agent that finishes its turn although its supervisor died: nobody heard the answer, and that is said.
+/// An agent that finishes its turn although its supervisor died: the answer was not heard, and the turn says so.
 #[test]
 fn f11_an_agent_that_outlives_its_keeper_is_ended_before_the_next_one_writes() {
     let lab = lab();
@@ -231,7 +232,7 @@ fn f11_an_agent_that_outlives_its_keeper_is_ended_before_the_next_one_writes() {
     let old = lab.process(&id, "pid");
     lab.kill_keeper(&id);
     assert_eq!(lab.ok(["send", "--wait", &id, "next"]), "ECHO: next");
-    assert!(matches!(old.check(), berth_host::identity::Verdict::Gone));
+    assert!(matches!(old.check(), berth_host::identity::ProcessLiveness::Gone));
     let ran = did(&lab, &id);
     assert_eq!((ran.len(), answers(&ran)), (2, vec![false, true]), "{ran:?}");
 }

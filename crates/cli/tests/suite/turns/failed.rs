@@ -1,9 +1,9 @@
-//! What the queue does behind a turn that failed because of the model: a limit, an overload, the login.
+//! The queue behind a turn that failed because of the model: a limit, an overload, the login.
 
 use crate::turns::{lab, start, states, turn};
 
 /// A queue whose first turn fails, with one turn behind it that must not burn.
-fn queue(lab: &berth_harness::Lab, id: &str, error: &str) {
+fn queue(lab: &berth_harness::TestEnvironment, id: &str, error: &str) {
     lab.ok(["queue", id, "pause"]);
     lab.ok(["send", id, &format!("fail:{error}")]);
     lab.ok(["send", id, "the second"]);
@@ -12,7 +12,7 @@ fn queue(lab: &berth_harness::Lab, id: &str, error: &str) {
 }
 
 #[test]
-fn a_night_of_turns_does_not_burn_behind_a_usage_limit_and_goes_on_when_somebody_says_so() {
+fn queued_turns_are_held_behind_a_usage_limit_until_a_user_resumes_the_queue() {
     let lab = lab();
     let id = start(&lab, &["--name", "s"]);
     queue(&lab, &id, "429 Too Many Requests: limit until 3pm");
@@ -48,7 +48,7 @@ fn other_failures_and_the_policy_continue_let_the_queue_go_on() {
 }
 
 #[test]
-fn a_retry_waits_says_so_and_is_sent_now_when_somebody_says_so() {
+fn a_retry_waits_says_so_and_is_sent_at_once_when_a_user_resumes_the_queue() {
     let lab = lab();
     let id = start(&lab, &["--name", "s", "--on-failed", "retry"]);
     queue(&lab, &id, "overloaded, please come back");
@@ -59,7 +59,7 @@ fn a_retry_waits_says_so_and_is_sent_now_when_somebody_says_so() {
     assert_eq!(again["position"], 0, "before what waits");
     let held = again["held"].as_str().unwrap_or_default();
     assert!(held.contains("s.1 failed (overloaded model)") && held.contains("retry 1 of 5"), "{held}");
-    assert_ne!(lab.show("s")["state"], "needs-you", "nobody is needed");
+    assert_ne!(lab.show("s")["state"], "needs-you", "no user is needed");
     lab.ok(["queue", "s", "resume"]);
     assert_eq!(lab.berth(["wait", &format!("{id}.3"), "--timeout", "60s"]).code, 1);
     assert_eq!(turn(&lab, &id, 4)["retry"], serde_json::json!({"of": 1, "attempt": 2}));

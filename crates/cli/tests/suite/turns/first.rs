@@ -1,12 +1,14 @@
 //! C1: two first turns at once, in a session that never had one: with a keeper, and without.
 
-use berth_harness::{Lab, Seed};
+use berth_harness::{SeededRng, TestEnvironment};
 
-use crate::turns::{Did, did, finish, lab, rounds, spawn, start, text, transcripts, turns, wait_unkept};
+use crate::turns::{
+    PromptRecord, did, finish, lab, rounds, spawn, start, text, transcripts, turns, wait_unkept,
+};
 
 /// Two clients send at once. Both get the answer to their own prompt, in the order of acceptance, and the agent
 /// has one conversation with two turns in it.
-fn two_first_sends(lab: &Lab, seed: &mut Seed, id: &str, round: u64) {
+fn two_first_sends(lab: &TestEnvironment, seed: &mut SeededRng, id: &str, round: u64) {
     let prompts = ["a", "b"].map(|who| format!("{who} {round}"));
     let first = spawn(lab, ["send", "--wait", id, &prompts[0]]);
     seed.dawdle(8_000);
@@ -19,7 +21,7 @@ fn two_first_sends(lab: &Lab, seed: &mut Seed, id: &str, round: u64) {
     assert_eq!(told.len(), 2, "round {round}: {told:?}");
     let done: Vec<_> = did(lab, id)
         .into_iter()
-        .map(|Did { prompt, over, .. }| (prompt, over.expect("it is over").1))
+        .map(|PromptRecord { prompt, over, .. }| (prompt, over.expect("it is over").1))
         .collect();
     let expected: Vec<_> = told.iter().map(|turn| (text(turn, "prompt"), text(turn, "answer"))).collect();
     assert_eq!(done, expected, "round {round}: in the order they were accepted");
@@ -30,7 +32,7 @@ fn two_first_sends(lab: &Lab, seed: &mut Seed, id: &str, round: u64) {
 
 #[test]
 fn c1_two_first_turns_run_one_after_the_other() {
-    let mut seed = Seed::announce("c1");
+    let mut seed = SeededRng::announce("c1");
     let lab = lab();
     for round in 0..rounds(100) {
         let id = start(&lab, &[]);
@@ -40,9 +42,9 @@ fn c1_two_first_turns_run_one_after_the_other() {
     }
 }
 
-/// Nobody keeps the session: the two senders also race for starting it.
-fn without_a_keeper(name: &str, options: &[&str], leave: impl Fn(&Lab, &str)) {
-    let mut seed = Seed::announce(name);
+/// The session has no keeper: the two senders also race for starting it.
+fn without_a_keeper(name: &str, options: &[&str], leave: impl Fn(&TestEnvironment, &str)) {
+    let mut seed = SeededRng::announce(name);
     let lab = lab();
     for round in 0..rounds(20) {
         let id = start(&lab, options);
@@ -64,6 +66,6 @@ fn c1_two_first_turns_of_a_session_whose_keeper_died_start_it_once() {
 
 #[test]
 fn c1_two_first_turns_of_a_session_whose_agent_was_released_bring_it_back() {
-    // It is released again whenever it has nothing to do, also between the two.
+    // The agent is released again whenever it has nothing to do, also between the two.
     without_a_keeper("c1 idle", &["--idle", "1ms"], wait_unkept);
 }

@@ -1,28 +1,29 @@
 //! Copies of the agent's own transcript: made at the end of each turn, and there when the agent's file is gone.
 //!
-//! The agent here is the fake one, under the name of Claude Code; what Claude Code would write, the test writes.
+//! The agent here is the fake one, under the name of Claude Code; the test writes the records that
+//! Claude Code would write.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use berth_harness::{Lab, said, wait_until};
+use berth_harness::{TestEnvironment, said, wait_until};
 use berth_host::lock;
 use serde_json::Value;
 
 use super::*;
 
 /// A session whose agent's transcripts are those of Claude Code, as far as berth knows.
-struct Remembered {
-    lab: Lab,
+struct TranscriptHistoryFixture {
+    lab: TestEnvironment,
     id: String,
     file: PathBuf,
 }
 
-impl Remembered {
-    /// After one turn, of which there is no transcript yet.
+impl TranscriptHistoryFixture {
+    /// A session after one turn, of which there is no transcript yet.
     fn new(killpoint: Option<&str>) -> Self {
-        let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+        let lab = TestEnvironment::new(env!("CARGO_BIN_EXE_berth"));
         fs::create_dir(lab.store()).expect("a directory for transcripts");
         let command = [lab.agent(), "acp".into(), "--store".into(), lab.store().display().to_string()];
         let agent = format!(
@@ -43,8 +44,8 @@ impl Remembered {
         Self { file: project.join(format!("{native}.jsonl")), lab, id }
     }
 
-    /// A turn in which the transcript gets another line, as agents write; what it has then. A line that comes between
-    /// two turns is somebody else's, and the agent is started anew for it.
+    /// A turn in which the transcript gets another line, as agents write; returns the contents of the file then. A line
+    /// that comes between two turns belongs to another writer, and the agent is started anew for it.
     fn turn(&self, words: &str) -> Vec<u8> {
         let mut bytes = fs::read(&self.file).unwrap_or_default();
         let line = format!(
@@ -66,7 +67,7 @@ impl Remembered {
         self.lab.json(["history", &self.id, "--json"])["points"].as_array().expect("an array").clone()
     }
 
-    /// Waits until there are so many.
+    /// Waits until there are so many copies.
     fn wait_points(&self, count: usize) {
         wait_until(&format!("{count} copies"), || self.points().len() == count);
     }
@@ -88,8 +89,8 @@ fn files(dir: &std::path::Path) -> usize {
 }
 
 #[test]
-fn what_was_said_outlives_the_agents_own_file() {
-    let kept = Remembered::new(None);
+fn a_conversation_outlives_the_agents_own_file() {
+    let kept = TranscriptHistoryFixture::new(None);
     let one = kept.turn("one");
     kept.wait_points(1);
     let two = kept.turn("two");
@@ -116,7 +117,7 @@ fn what_was_said_outlives_the_agents_own_file() {
 
 #[test]
 fn a_file_that_is_there_is_never_written_over() {
-    let kept = Remembered::new(None);
+    let kept = TranscriptHistoryFixture::new(None);
     kept.turn("one");
     kept.wait_points(1);
     let running = kept.lab.berth(["restore", "fix", "--history"]);
@@ -126,7 +127,7 @@ fn a_file_that_is_there_is_never_written_over() {
     let there = kept.lab.berth(["restore", "fix", "--history"]);
     assert!(there.code == 4 && there.err.contains("--to FILE"), "{there:?}");
     assert_eq!(fs::read(&kept.file).expect("a file"), b"something else\n");
-    // Neither is what a link points to.
+    // The target of a link is not copied, either.
     let (link, aim) = (kept.lab.dir().join("link"), kept.lab.dir().join("aim"));
     std::os::unix::fs::symlink(&aim, &link).expect("a link");
     let linked = kept.lab.berth(["restore", "fix", "--history", "--to", &link.display().to_string()]);
@@ -138,20 +139,20 @@ fn a_file_that_is_there_is_never_written_over() {
 
 #[test]
 fn nothing_is_copied_when_the_config_file_says_so() {
-    let kept = Remembered::new(None);
+    let kept = TranscriptHistoryFixture::new(None);
     let config = fs::read_to_string(kept.lab.config()).expect("a config file");
     fs::write(kept.lab.config(), config + "[history]\nkeep = \"off\"\n").expect("a config file");
     kept.stop();
     kept.turn("one");
     kept.stop();
     assert_eq!(files(&kept.copies()), 0);
-    assert!(kept.lab.berth(["history", "fix"]).err.contains("nothing is kept yet"));
+    assert!(kept.lab.berth(["history", "fix"]).err.contains("no copies yet"));
 }
 
 #[test]
 fn a_keeper_killed_while_it_copies_loses_no_copy_and_the_next_one_copies_all() {
     for point in ["copying", "copied-pieces:2", "copied"] {
-        let kept = Remembered::new(Some(point));
+        let kept = TranscriptHistoryFixture::new(Some(point));
         let id = kept.id.clone();
         let _ = kept.lab.berth(["send", "--wait", &id, "say:zero"]);
         let bytes: Vec<u8> = {
@@ -165,7 +166,7 @@ fn a_keeper_killed_while_it_copies_loses_no_copy_and_the_next_one_copies_all() {
         for turn in 1..=3 {
             let lines = bytes.split_inclusive(|byte| *byte == b'\n').take(turn).collect::<Vec<_>>().concat();
             fs::write(&kept.file, lines).expect("a transcript");
-            // Its keeper dies in one of these; the next command brings it back.
+            // The session's keeper dies in one of these turns; the next command brings it back.
             let _ = kept.lab.berth(["send", "--wait", &id, "say:more"]);
         }
         kept.lab.berth(["send", "--wait", &id, "say:last"]);
@@ -184,7 +185,7 @@ fn a_keeper_killed_while_it_copies_loses_no_copy_and_the_next_one_copies_all() {
 
 #[test]
 fn a_copy_that_hangs_holds_up_neither_turns_nor_the_end() {
-    let kept = Remembered::new(Some("stall:copying"));
+    let kept = TranscriptHistoryFixture::new(Some("stall:copying"));
     kept.turn("one");
     kept.turn("two");
     let from = Instant::now();
@@ -195,7 +196,7 @@ fn a_copy_that_hangs_holds_up_neither_turns_nor_the_end() {
 
 #[test]
 fn a_purge_takes_the_history_with_it() {
-    let kept = Remembered::new(None);
+    let kept = TranscriptHistoryFixture::new(None);
     kept.turn("one");
     kept.wait_points(1);
     kept.stop();
@@ -206,23 +207,23 @@ fn a_purge_takes_the_history_with_it() {
     assert!(kept.file.exists(), "the agent's own file is not ours");
 }
 
-/// A keeper says that its run is over, and then makes the last copy: whoever purges then waits for that.
+/// A keeper reports that its run is over, and then makes the last copy: a purge waits for that.
 #[test]
 fn a_purge_waits_for_the_last_copy() {
-    let kept = Remembered::new(None);
+    let kept = TranscriptHistoryFixture::new(None);
     kept.turn("one");
     kept.wait_points(1);
     let lease = kept.lab.session_dir(&kept.id).join("lease");
     kept.stop();
-    wait_until("its keeper to leave", || matches!(lock::probe(&lease), Ok(Some(lock::Probe::Free))));
-    // As if it were still at it, with its goodbye to somebody who does not listen before that.
+    wait_until("its keeper to leave", || matches!(lock::probe(&lease), Ok(Some(lock::LockState::Free))));
+    // As if the keeper were still copying, after a slow farewell to a client that does not listen.
     let dir = kept.lab.session_dir(&kept.id);
     let copying = berth_store::SessionFiles::understand(dir.as_os_str())
         .expect("a session")
         .claim()
         .expect("its lease")
-        .expect("nobody has it");
-    copying.sign(&berth_host::identity::Identity::me().expect("this process"), 1).expect("its lease");
+        .expect("the lock is free");
+    copying.sign(&berth_host::identity::ProcessIdentity::me().expect("this process"), 1).expect("its lease");
     let mut purge = spawn(&kept.lab, ["purge", "fix", "--yes"]);
     let begun = Instant::now();
     wait_until("it to have claimed in vain", || {
@@ -233,11 +234,11 @@ fn a_purge_waits_for_the_last_copy() {
     assert_eq!(purge.code, 0, "{purge:?}");
 }
 
-/// Who deletes it is killed: the next sweep does it.
+/// The purging process is killed: the next sweep finishes the purge.
 #[test]
 fn a_purge_that_was_broken_off_takes_the_history_with_it_in_the_end() {
     for point in ["purging", "purged-names"] {
-        let kept = Remembered::new(None);
+        let kept = TranscriptHistoryFixture::new(None);
         kept.turn("one");
         kept.wait_points(1);
         kept.stop();
@@ -249,14 +250,14 @@ fn a_purge_that_was_broken_off_takes_the_history_with_it_in_the_end() {
         kept.lab.ok(["sweep"]);
         assert_eq!(files(&kept.copies().join("pieces")), 0, "{point}");
     }
-    let kept = Remembered::new(None);
+    let kept = TranscriptHistoryFixture::new(None);
     kept.turn("one");
     kept.wait_points(1);
     kept.stop();
     let other = kept.copies().join("of/claude/other");
     fs::create_dir(&other).expect("a directory");
     fs::write(other.join("00000001.json"), "{").expect("a damaged description");
-    // Whose that is nobody can tell. It stays, and is in nobody's way.
+    // The owner of this history cannot be known. It stays, and disturbs no session.
     kept.lab.ok(["purge", "fix", "--yes"]);
     assert_eq!(kept.lab.berth(["show", &kept.id]).code, 3, "it is in no list any more");
     assert_eq!(files(&kept.copies().join("of")), 1);
@@ -264,8 +265,8 @@ fn a_purge_that_was_broken_off_takes_the_history_with_it_in_the_end() {
 }
 
 #[test]
-fn what_sub_agents_wrote_is_put_back_beside_whatever_the_file_is_called() {
-    let kept = Remembered::new(None);
+fn files_of_sub_agents_are_restored_beside_the_file_under_any_name() {
+    let kept = TranscriptHistoryFixture::new(None);
     let beside = kept.file.with_extension("").join("subagents");
     fs::create_dir_all(&beside).expect("a directory");
     fs::write(beside.join("agent-1.jsonl"), "{}\n").expect("a file");

@@ -1,13 +1,13 @@
-//! C4, C12: the same turn asked for twice, and a turn for somebody else.
+//! C4, C12: a turn that is sent twice, and a turn for another session.
 
-use berth_harness::Seed;
+use berth_harness::SeededRng;
 
 use crate::turns::{
     did, finish, gate, lab, mark, open, prompts, rounds, spawn, start, states, text, wait_mark,
 };
 
 #[test]
-fn c4_the_same_key_means_the_same_turn_in_flight_when_it_waits_and_when_it_is_over() {
+fn c4_a_repeated_key_means_the_same_turn_in_flight_when_it_waits_and_when_it_is_over() {
     let lab = lab();
     let (go, wait) = gate(&lab, "go");
     let (begun, touch) = mark(&lab, "begun");
@@ -32,7 +32,7 @@ fn c4_the_same_key_means_the_same_turn_in_flight_when_it_waits_and_when_it_is_ov
     assert_eq!(text(&again("fails", &fails), "state"), "failed", "a key is a key after a failure, too");
     assert_eq!(lab.berth(["send", "--wait", "--key", "fails", &id, &fails]).code, 1);
     assert_eq!(lab.berth(["send", "--key", "fails", &id, "something else"]).code, 1);
-    // With nobody to keep it, too, and nobody is started for what is known.
+    // Without a keeper as well, and no keeper is started for a known answer.
     lab.ok(["stop", "--grace", "0s", &id]);
     let known = again("runs", &runs);
     assert_eq!((text(&known, "state"), &known["repeated"]), ("done".into(), &true.into()));
@@ -82,7 +82,7 @@ fn c4_a_key_means_its_turn_also_when_the_keeper_no_longer_has_that_in_memory() {
 /// C4: both come before either is accepted.
 #[test]
 fn c4_two_at_once_with_one_key_are_one_turn() {
-    let mut seed = Seed::announce("c4");
+    let mut seed = SeededRng::announce("c4");
     let lab = lab();
     let id = start(&lab, &[]);
     for round in 0..rounds(25) {
@@ -126,7 +126,7 @@ fn c12_a_turn_for_another_session_or_conversation_is_refused() {
     assert_eq!(lab.berth(["send", "one", "--expect", &one, "misrouted"]).code, 1);
     assert_eq!(lab.berth(["send", "one", "--expect", &native, "misrouted"]).code, 1);
     assert!(states(&lab, &two).is_empty());
-    // And so it is when nobody keeps it: whoever is not meant is not started.
+    // Without a keeper as well: the session that is not meant is not started.
     lab.ok(["stop", "--grace", "0s", &two]);
     assert_eq!(lab.berth(["send", "one", "--expect", &one, "misrouted"]).code, 1);
     assert!(states(&lab, &two).is_empty());

@@ -1,13 +1,13 @@
 //! C5, F1, B3, G4: clients that go away, terminals that close, keepers that stand still.
 
 use berth_harness::{signal, wait_gone, wait_until};
-use berth_host::identity::{Identity, Verdict};
+use berth_host::identity::{ProcessIdentity, ProcessLiveness};
 use rustix::process::Signal;
 
 use crate::turns::{did, finish, gate, lab, mark, open, spawn, start, state, states, text, wait_mark};
 
 #[test]
-fn c5_a_turn_goes_on_when_whoever_waits_for_it_is_killed_and_can_be_asked_for_again() {
+fn c5_a_turn_goes_on_when_the_waiting_client_is_killed_and_can_be_asked_for_again() {
     for how in [Signal::KILL, Signal::TERM, Signal::HUP, Signal::INT] {
         let lab = lab();
         let (go, wait) = gate(&lab, "go");
@@ -16,11 +16,11 @@ fn c5_a_turn_goes_on_when_whoever_waits_for_it_is_killed_and_can_be_asked_for_ag
         let prompt = format!("say:half \n{touch} {wait} whole");
         let client = spawn(&lab, ["send", "--wait", "--key", "k", &id, &prompt]);
         wait_mark(&begun);
-        signal(&Identity::of(client.id()).expect("it runs"), how);
+        signal(&ProcessIdentity::of(client.id()).expect("it runs"), how);
         assert_ne!(finish(client).code, 0, "{how:?}");
         assert_eq!(state(&lab, &id, 1), "working", "{how:?}");
         assert_eq!(lab.berth(["result", &format!("{id}.1")]).code, 4, "{how:?}: not an error, not yet");
-        // Asked again it is the same turn: what was said so far, then the rest.
+        // The client asks again, and it is the same turn: the text so far, then the rest.
         let again = spawn(&lab, ["send", "--wait", "--key", "k", &id, &prompt]);
         open(&go);
         let again = finish(again);
@@ -52,7 +52,7 @@ fn f1_a_turn_goes_on_when_the_terminal_it_was_sent_from_is_closed_or_its_client_
     }
 }
 
-/// F1: and when the whole session was cut off, `resume --last` offers it.
+/// F1: when the whole session was cut off, `resume --last` offers it.
 #[test]
 fn f1_a_session_that_was_cut_off_in_a_turn_is_what_resume_offers_first() {
     let lab = lab();
@@ -65,12 +65,12 @@ fn f1_a_session_that_was_cut_off_in_a_turn_is_what_resume_offers_first() {
     lab.ok(["stop", "--grace", "0s", &stopped]);
     lab.kill_keeper(&id);
     assert_eq!(lab.ok(["resume", "--last", "-d"]), id);
-    // What it was doing is not done again by itself.
+    // The turn that it was doing is not done again by itself.
     assert_eq!(states(&lab, &id), ["unknown"]);
     assert_eq!(did(&lab, &id).len(), 1);
 }
 
-/// B3, G4: a keeper that stands still is nobody's prey. Its lease is a lock, so nobody can take over; nothing is
+/// B3, G4: a keeper that stands still is not taken over. Its lease is a lock, so no process can take it; nothing is
 /// called unknown, and nothing is killed.
 #[test]
 fn b3_a_keeper_that_stands_still_keeps_its_session_and_its_conversation() {
@@ -90,8 +90,11 @@ fn b3_a_keeper_that_stands_still_keeps_its_session_and_its_conversation() {
     lab.ok(["sweep"]);
     lab.ok(["ls"]);
     assert!(["delivered", "working"].contains(&state(&lab, "s", 1).as_str()));
-    assert!(matches!(agent.check(), Verdict::Alive(_)) && matches!(keeper.check(), Verdict::Alive(_)));
-    // Who sends meanwhile waits for it, and is accepted once, when it goes on.
+    assert!(
+        matches!(agent.check(), ProcessLiveness::Alive(_))
+            && matches!(keeper.check(), ProcessLiveness::Alive(_))
+    );
+    // A client that sends meanwhile waits for the keeper, and its turn is accepted once, when the keeper goes on.
     let sent = spawn(&lab, ["send", "--wait", "s", "next"]);
     open(&go);
     wait_until("the agent to be done", || did_end(&lab, &native));
@@ -102,13 +105,13 @@ fn b3_a_keeper_that_stands_still_keeps_its_session_and_its_conversation() {
     assert_eq!(did(&lab, "s").len(), 2);
 }
 
-fn did_end(lab: &berth_harness::Lab, native: &str) -> bool {
+fn did_end(lab: &berth_harness::TestEnvironment, native: &str) -> bool {
     crate::turns::transcript(&lab.store().join(format!("{native}.jsonl")))
         .iter()
-        .any(crate::turns::Did::is_done)
+        .any(crate::turns::PromptRecord::is_done)
 }
 
-/// A client that stands still in the middle of an answer holds nobody up.
+/// A client that stands still in the middle of an answer holds up no turn.
 #[test]
 fn c5_a_client_that_stands_still_does_not_hold_the_turn_up() {
     let lab = lab();
@@ -117,7 +120,7 @@ fn c5_a_client_that_stands_still_does_not_hold_the_turn_up() {
     let id = start(&lab, &[]);
     let client = spawn(&lab, ["send", "--wait", &id, &format!("{touch} {wait} flood:8M say:end")]);
     wait_mark(&begun);
-    let process = Identity::of(client.id()).expect("it runs");
+    let process = ProcessIdentity::of(client.id()).expect("it runs");
     signal(&process, Signal::STOP);
     open(&go);
     assert_eq!(lab.berth(["wait", &format!("{id}.1"), "--timeout", "60s"]).code, 0);

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use berth_harness::{Lab, Said, signal, wait_gone, wait_until};
-use berth_host::identity::Verdict;
+use berth_harness::{CommandOutput, TestEnvironment, signal, wait_gone, wait_until};
+use berth_host::identity::ProcessLiveness;
 use rustix::process::Signal;
 
 use crate::turns::{did, lab, prompts, start, states, wait_unkept};
 
-fn lease(lab: &Lab, id: &str) -> PathBuf {
+fn lease(lab: &TestEnvironment, id: &str) -> PathBuf {
     lab.session_dir(id).join("lease")
 }
 
@@ -31,7 +31,7 @@ fn copy_dir(from: &Path, to: &Path) {
     assert!(status.success());
 }
 
-fn assert_names_what_happened(said: &Said, what: &str) {
+fn assert_names_what_happened(said: &CommandOutput, what: &str) {
     assert_ne!(said.code, 0, "it was not accepted: {said:?}");
     assert!(said.err.contains(what) && said.err.contains("hint:"), "{said:?}");
 }
@@ -53,7 +53,7 @@ fn turn_is_refused_and_its_key_runs_once_after_the_lease_is_removed_or_replaced(
         let refused = lab.berth(["send", "s", "two", "--key", "k"]);
         assert_names_what_happened(&refused, "lease file of session `s` was removed or replaced");
         wait_unkept(&lab, &id);
-        assert_eq!(states(&lab, &id), ["done"], "what was refused is no turn");
+        assert_eq!(states(&lab, &id), ["done"], "a refused prompt is not a turn");
         assert_eq!(lab.events(&id, "run_ended").len(), 1, "the end of its run is recorded");
         assert_eq!(lab.show("s")["state"], "stopped");
         for _ in 0..2 {
@@ -72,7 +72,7 @@ fn session_whose_lease_was_removed_is_stopped_and_purged_like_any_other() {
     lab.ok(["send", "--wait", &id, "one"]);
     remove(&lease(&lab, &id));
     let purged = lab.berth(["purge", "--yes", &id]);
-    assert_eq!(purged.code, 4, "what runs is not purged: {purged:?}");
+    assert_eq!(purged.code, 4, "a running session is not purged: {purged:?}");
     assert_eq!(lab.berth(["resume", "-d", &id]).code, 4, "it runs");
     lab.ok(["stop", "--grace", "0s", &id]);
     assert_eq!(lab.show(&id)["state"], "stopped");
@@ -115,10 +115,11 @@ fn directory_that_was_replaced_by_a_copy_is_not_written_to_while_its_keeper_live
         let said = lab.berth(args);
         assert_ne!(said.code, 0, "{args:?}: {said:?}");
         assert!(format!("{said:?}").contains(&pid), "{args:?}: {said:?}");
-        assert!(matches!(keeper.check(), Verdict::Alive(_)), "{args:?} ended the keeper: {said:?}");
+        assert!(matches!(keeper.check(), ProcessLiveness::Alive(_)), "{args:?} ended the keeper: {said:?}");
     }
     assert!(segments(&dir) == before, "nothing was written");
-    // The advice of the message. The keeper finds that its directory was replaced, and exits without writing.
+    // The test follows the advice of the message. The keeper finds that its directory was replaced,
+    // and exits without writing.
     signal(&keeper, Signal::TERM);
     wait_gone(&keeper);
     wait_until("its run to end", || lab.processes().is_empty());
@@ -145,7 +146,7 @@ fn directory_that_was_replaced_by_an_older_copy_is_not_written_to_while_its_keep
     fs::rename(&older, &dir).expect("the copy takes its place");
     for args in [&["send", &id, "three"][..], &["resume", "-d", &id], &["purge", "--yes", &id], &["sweep"]] {
         let said = lab.berth(args);
-        assert!(matches!(keeper.check(), Verdict::Alive(_)), "{args:?} ended the keeper: {said:?}");
+        assert!(matches!(keeper.check(), ProcessLiveness::Alive(_)), "{args:?} ended the keeper: {said:?}");
         if args[0] != "sweep" {
             assert_ne!(said.code, 0, "{args:?}: {said:?}");
             assert!(said.err.contains(&format!("pid {}", keeper.pid)), "{args:?}: {said:?}");

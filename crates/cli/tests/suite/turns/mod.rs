@@ -1,8 +1,8 @@
-//! Turns from the outside, with an agent that writes down what it did: each accepted turn ran at most once, one
-//! at a time, in order, in one conversation, whatever was killed meanwhile.
+//! Turns from the outside, with an agent that writes down what it did: each accepted turn ran at most once, one at a
+//! time, in order, in one conversation, with any process killed meanwhile.
 //!
 //! `BERTH_TURN_ROUNDS=500` runs the races that often, `BERTH_SEED=N` repeats a run.
-//! Start with [`common::Did`], what the agent's own transcript says about a prompt.
+//! Start with [`common::PromptRecord`], the record of one prompt in the agent's own transcript.
 
 mod answer;
 mod bad_input;

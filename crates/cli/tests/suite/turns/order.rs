@@ -2,19 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use berth_harness::{Seed, wait_until};
+use berth_harness::{SeededRng, wait_until};
 
 use crate::turns::{
-    did, finish, gate, lab, mark, open, prompts, rounds, spawn, start, states, text, turns, wait_mark,
+    damage_prompt, damaged_at_the_first_turn, did, finish, gate, lab, mark, open, prompts, rounds, send_long,
+    spawn, start, states, text, turns, wait_mark,
 };
 
 #[test]
 fn c3_fifty_senders_are_answered_in_the_order_they_were_accepted() {
-    let mut seed = Seed::announce("c3");
+    let mut seed = SeededRng::announce("c3");
     let lab = lab();
     let id = start(&lab, &["--prompt", "warm"]);
     lab.ok(["wait", &id, "--timeout", "60s"]);
-    // Every fifth asks for what the one before it asked for, with the same key.
+    // Every fifth request repeats the one before it, with the same key.
     let asked: Vec<(String, Option<String>)> = (0..50_u64)
         .map(|at| {
             let of = if at % 5 == 4 { at - 1 } else { at };
@@ -73,7 +74,7 @@ fn c8_a_turn_waits_for_one_that_takes_long_and_c6_it_is_seen_to_wait() {
         (text(&shown, "state"), text(&shown["turns"], "current")),
         ("working".into(), format!("{id}.1"))
     );
-    // C6: whoever waits for the session waits for all of them.
+    // C6: a client that waits for the session waits for all of its turns.
     let idle = spawn(&lab, ["wait", &id, "--for", "idle", "--timeout", "60s", "--json"]);
     open(&go);
     assert_eq!(finish(second).out, "ECHO: second\n");
@@ -83,8 +84,7 @@ fn c8_a_turn_waits_for_one_that_takes_long_and_c6_it_is_seen_to_wait() {
     assert_eq!(did(&lab, &id).len(), 3);
 }
 
-/// C7: what else is done to a session while a turn runs waits or is refused; the turn goes on, or is ended and
-/// says so.
+/// C7: other commands on a session while a turn runs wait or are refused; the turn goes on, or is ended and says so.
 #[test]
 fn c7_renaming_and_resuming_do_not_touch_a_running_turn_and_stopping_ends_it() {
     let lab = lab();
@@ -102,7 +102,7 @@ fn c7_renaming_and_resuming_do_not_touch_a_running_turn_and_stopping_ends_it() {
     let waiting = spawn(&lab, ["wait", "after.1", "--timeout", "60s"]);
     lab.ok(["stop", "--grace", "50ms", "after"]);
     assert_eq!(finish(waiting).code, 9);
-    // Stopped stays stopped: what waits waits.
+    // Stopped stays stopped: the waiting turn waits.
     assert_eq!(states(&lab, "after"), ["interrupted", "queued"]);
     let ran = did(&lab, "after");
     assert_eq!((ran.len(), ran[0].is_done()), (1, false), "{ran:?}");
@@ -142,8 +142,8 @@ fn c15_the_turn_after_the_last_that_may_wait_is_refused_and_nothing_of_it_is_sto
 
 /// C3 over ends of runs: the agent is released whenever it has nothing to do, and nothing is lost or turned round.
 #[test]
-fn c3_senders_who_meet_a_keeper_that_leaves_lose_nothing() {
-    let mut seed = Seed::announce("c3 leaving");
+fn c3_senders_that_meet_a_keeper_that_leaves_lose_nothing() {
+    let mut seed = SeededRng::announce("c3 leaving");
     let lab = lab();
     let id = start(&lab, &["--idle", "1ms"]);
     for round in 0..rounds(40) {
@@ -154,4 +154,53 @@ fn c3_senders_who_meet_a_keeper_that_leaves_lose_nothing() {
     let ran = did(&lab, &id);
     let expected: Vec<String> = (0..rounds(40)).map(|round| format!("round {round}")).collect();
     assert_eq!(prompts(&ran), expected);
+}
+
+#[test]
+fn the_latest_turns_of_a_session_are_listed_without_a_read_of_the_first_ones() {
+    let lab = lab();
+    let id = damaged_at_the_first_turn(&lab);
+    let numbers = |args: &[&str]| {
+        let turns = lab.json([&["turns", &id, "--json"], args].concat());
+        let numbers = turns.as_array().expect("an array").iter().map(|turn| turn["number"].as_u64());
+        numbers.collect::<Option<Vec<_>>>().expect("numbers")
+    };
+    assert_eq!(numbers(&["--last", "2"]), [19, 20]);
+    assert_eq!(numbers(&["--from", "18"]), [18, 19, 20]);
+    assert!(numbers(&["--from", "21"]).is_empty());
+    let table = lab.ok(["turns", &id, "--last", "1"]);
+    assert!(table.lines().count() == 2 && table.contains(&format!("{id}.20  done")), "{table}");
+    let past_the_end = lab.berth(["turns", &id, "--from", "21"]);
+    assert_eq!((past_the_end.out.as_str(), past_the_end.err.as_str()), ("", "the last turn is 20\n"));
+    assert_eq!(lab.berth(["turns", &id]).code, 1, "the first turn is damaged");
+    assert_eq!(lab.berth(["turns", &id, "--from", "1", "--last", "1"]).code, 2);
+}
+
+#[test]
+fn a_list_of_long_turns_is_read_in_pages_and_ends_well_where_a_later_page_is_damaged() {
+    let lab = lab();
+    let id = start(&lab, &[]);
+    for _ in 0..5 {
+        send_long(&lab, &id, 500_000);
+        lab.ok(["wait", &id, "--timeout", "60s"]);
+    }
+    // A stopped session leaves a snapshot only after many events; without one its whole journal is read.
+    (6..=20).for_each(|turn| drop(lab.ok(["send", &id, &format!("prompt {turn}")])));
+    lab.ok(["wait", &id, "--timeout", "60s"]);
+    let numbers = |json: &str| -> Vec<u64> {
+        let turns: Vec<serde_json::Value> = serde_json::from_str(json).expect("an array");
+        turns.iter().map(|turn| turn["number"].as_u64().expect("a number")).collect()
+    };
+    assert_eq!(numbers(&lab.ok(["turns", &id, "--json"])), (1..=20).collect::<Vec<_>>());
+    let table = lab.ok(["turns", &id]);
+    assert_eq!((table.lines().count(), table.matches("PROMPT").count()), (21, 1), "{table}");
+
+    lab.ok(["stop", &id]);
+    damage_prompt(&lab, &id, "prompt 6");
+    let json = lab.berth(["turns", &id, "--json"]);
+    let printed = numbers(&json.out);
+    assert_eq!((json.code, printed.first()), (1, Some(&1)), "{json:?}");
+    assert!(printed.len() < 6 && json.err.contains("error: "), "{printed:?} {}", json.err);
+    let table = lab.berth(["turns", &id]);
+    assert_eq!((table.code, table.out.lines().count()), (1, 1 + printed.len()), "{table:?}");
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use berth_harness::{Lab, Said, signal, wait_gone, wait_until};
+use berth_harness::{CommandOutput, TestEnvironment, signal, wait_gone, wait_until};
 use rustix::process::Signal;
 
 use crate::turns::{did, finish, gate, lab, mark, prompts, spawn, start, state, text, turn, wait_mark};
 
 /// The codes of `send --wait`, `wait` and `result` for a turn that ends by itself.
-fn codes(lab: &Lab, id: &str, prompt: &str) -> [i32; 3] {
+fn codes(lab: &TestEnvironment, id: &str, prompt: &str) -> [i32; 3] {
     let sent = lab.berth(["send", "--wait", "--json", id, prompt]);
     let view: serde_json::Value = serde_json::from_str(&sent.out).unwrap_or_else(|_| panic!("{sent:?}"));
     let turn = text(&view, "turn");
@@ -25,7 +25,7 @@ fn a11_an_agent_that_exits_is_killed_cancelled_or_too_slow_is_told_apart_by_its_
     let exits = codes(&lab, &id, "exit:3");
     let killed = codes(&lab, &id, "die:9");
     let failed = codes(&lab, &id, "fail:no");
-    // Exit 0 in the middle of a turn is no success either.
+    // Exit 0 in the middle of a turn is not a success, either.
     let quits = codes(&lab, &id, "exit:0");
     lab.ok(["send", &id, &format!("{touch} {wait} x")]);
     wait_mark(&begun);
@@ -55,14 +55,14 @@ fn a11_the_answer_goes_to_stdout_and_everything_else_to_stderr() {
     let id = start(&lab, &[]);
     let said =
         lab.berth(["send", "--wait", &id, "think:hm\ntool:Bash:ls\nstderr:complaint\nsay:one\\n\nsay:two"]);
-    assert_eq!(said, Said { code: 0, out: "one\ntwo\n".into(), err: String::new() });
+    assert_eq!(said, CommandOutput { code: 0, out: "one\ntwo\n".into(), err: String::new() });
     let failed = lab.berth(["send", "--wait", &id, "say:half\nfail:no more"]);
     assert_eq!((failed.code, failed.out.as_str()), (1, "half\n"), "{failed:?}");
     assert!(failed.err.contains("no more"), "{failed:?}");
     let exits = lab.berth(["send", "--wait", &id, "stderr:out of luck\nexit:3"]);
     assert_eq!((exits.code, exits.out.as_str()), (1, ""), "{exits:?}");
     assert!(exits.err.contains("exit 3") && exits.err.contains("out of luck"), "{exits:?}");
-    // `run --prompt` is the same.
+    // `run --prompt` ends with these codes as well.
     let run = lab.berth(["run", "--agent", "fake", "--prompt", "hello"]);
     assert_eq!((run.code, run.out.as_str()), (0, "ECHO: hello\n"), "{run:?}");
     assert_eq!(lab.berth(["run", "--agent", "fake", "--prompt", "fail:x"]).code, 1);
@@ -71,7 +71,7 @@ fn a11_the_answer_goes_to_stdout_and_everything_else_to_stderr() {
     assert_eq!(lines.out, "ECHO: two\nlines\n");
 }
 
-/// G1: whoever waits is told, and the next turn is not held up.
+/// G1: the waiting client is told, and the next turn is not held up.
 #[test]
 fn g1_a_turn_whose_agent_is_killed_is_interrupted_and_new_work_runs() {
     let lab = lab();
@@ -92,7 +92,7 @@ fn g1_a_turn_whose_agent_is_killed_is_interrupted_and_new_work_runs() {
     signal(&agent, Signal::KILL);
     wait_gone(&agent);
     for (at, said) in waiting.into_iter().map(finish).enumerate() {
-        // Who waits for the session may have come after the second turn was there.
+        // A client that waits for the session may have come after the second turn was there.
         assert!(said.code == 9 || (at == 2 && said.code == 0), "{at}: {said:?}");
     }
     let said = finish(next);
@@ -101,16 +101,16 @@ fn g1_a_turn_whose_agent_is_killed_is_interrupted_and_new_work_runs() {
     assert_eq!((lab.number(&id, "keeper_pid"), lab.number(&id, "epoch")), (keeper, 2));
     assert_eq!(state(&lab, &id, 1), "interrupted");
     assert_eq!(did(&lab, &id).len(), 2);
-    // Killed when it has nothing to do: nothing is lost, and the next turn brings it back.
+    // Killed when it has nothing to do: nothing is lost, and the next turn starts it again.
     signal(&lab.process(&id, "pid"), Signal::KILL);
     crate::turns::wait_unkept(&lab, &id);
     assert_eq!(lab.ok(["send", "--wait", &id, "and on"]), "ECHO: and on");
     assert_eq!(turn(&lab, &id, 3)["epoch"], 3);
 }
 
-/// G2: what waits is nobody's orphan.
+/// G2: a turn that waits is not an orphan.
 #[test]
-fn g2_a_turn_that_waits_is_left_alone_by_whoever_looks_and_sweeps() {
+fn g2_a_turn_that_waits_is_left_alone_by_sweeps_and_other_commands() {
     let lab = lab();
     let id = start(&lab, &[]);
     lab.ok(["queue", &id, "pause"]);
@@ -127,7 +127,7 @@ fn g2_a_turn_that_waits_is_left_alone_by_whoever_looks_and_sweeps() {
     assert_eq!(did(&lab, &id).len(), 1);
 }
 
-/// G3, C11: the first end counts, and what is said later is kept beside it.
+/// G3, C11: the first end counts, and a later one is kept beside it.
 #[test]
 fn g3_a_finished_turn_is_done_whatever_comes_after_it() {
     let lab = lab();

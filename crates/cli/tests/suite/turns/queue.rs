@@ -1,12 +1,12 @@
-//! The queue: dropped, moved, paused and let go on, with and without a keeper.
+//! The queue: dropped, moved, paused and resumed, with and without a keeper.
 
-use berth_harness::Lab;
+use berth_harness::TestEnvironment;
 use serde_json::Value;
 
 use crate::turns::{did, gate, lab, mark, open, prompts, start, state, states, text, wait_mark};
 
-/// A session with a queue of three behind a turn that runs, and what ends that turn.
-fn queue_of_three(lab: &Lab) -> (String, std::path::PathBuf) {
+/// A session with a queue of three behind a turn that runs, and the file that ends that turn.
+fn queue_of_three(lab: &TestEnvironment) -> (String, std::path::PathBuf) {
     let (go, wait) = gate(lab, "go");
     let (begun, touch) = mark(lab, "begun");
     let id = start(lab, &["--name", "q", "--prompt", &format!("{touch} {wait} first")]);
@@ -17,13 +17,13 @@ fn queue_of_three(lab: &Lab) -> (String, std::path::PathBuf) {
     (id, go)
 }
 
-fn queued(lab: &Lab) -> Vec<String> {
+fn queued(lab: &TestEnvironment) -> Vec<String> {
     let queue: Value = lab.json(["queue", "q", "--json"]);
     queue["queued"].as_array().expect("an array").iter().map(|turn| text(turn, "prompt")).collect()
 }
 
 #[test]
-fn what_waits_can_be_dropped_and_moved_and_runs_in_the_new_order() {
+fn queued_turns_can_be_dropped_and_moved_and_run_in_the_new_order() {
     let lab = lab();
     let (id, go) = queue_of_three(&lab);
     assert_eq!(queued(&lab), ["a", "b", "c"]);
@@ -35,7 +35,7 @@ fn what_waits_can_be_dropped_and_moved_and_runs_in_the_new_order() {
     assert_eq!(queued(&lab), ["c", "b", "a"], "behind the last is the last");
     lab.ok(["queue", "q", "drop", "q.3"]);
     assert_eq!(queued(&lab), ["c", "a"]);
-    // What runs, is over or was never there is told as that.
+    // Turns that run, are over or never existed are refused as such.
     for verb in ["drop", "move"] {
         assert_eq!(lab.berth(["queue", "q", verb, "1"]).code, 1, "it runs");
         assert_eq!(lab.berth(["queue", "q", verb, "3"]).code, 1, "it is over");
@@ -49,7 +49,7 @@ fn what_waits_can_be_dropped_and_moved_and_runs_in_the_new_order() {
 }
 
 #[test]
-fn what_waits_can_be_changed_until_the_agent_has_it() {
+fn a_queued_turn_can_be_changed_until_the_agent_has_it() {
     let lab = lab();
     let (id, go) = queue_of_three(&lab);
     lab.ok(["queue", "q", "edit", "3", "rather", "this"]);
@@ -63,7 +63,7 @@ fn what_waits_can_be_changed_until_the_agent_has_it() {
         assert_eq!(refused.code, code, "{turn} {text}: {refused:?}");
     }
     assert_eq!(lab.berth(["queue", "q", "edit", "3"]).code, 2, "nothing to say");
-    // Nobody keeps it: it can be changed all the same, and the next keeper says what it says now.
+    // Without a keeper the turn can be changed nevertheless, and the next keeper sends the new text.
     lab.kill_keeper(&id);
     lab.ok(["queue", "q", "edit", "4", "last"]);
     assert_eq!(queued(&lab), ["a", "rather this", "last"]);
@@ -85,7 +85,7 @@ fn a_paused_queue_lets_the_running_turn_end_and_none_begin() {
     assert_eq!(states(&lab, "q"), ["done", "queued", "queued", "queued"]);
     let shown = lab.show("q");
     assert!(text(&shown["turns"], "held").contains("berth queue q resume"), "{shown}");
-    // A new one waits as well, and says so.
+    // A new turn waits as well, and says so.
     let sent = lab.berth(["send", "q", "d"]);
     assert!(sent.code == 0 && sent.err.contains("paused"), "{sent:?}");
     lab.ok(["queue", "q", "resume"]);
@@ -107,13 +107,13 @@ fn a_queue_without_a_keeper_can_be_changed_and_resumed() {
     lab.ok(["cancel", "q.3"]);
     assert_eq!(queued(&lab), ["c"]);
     lab.ok(["queue", "q", "pause"]);
-    assert!(lab.show("q")["keeper_pid"].is_null(), "nobody was started for that");
+    assert!(lab.show("q")["keeper_pid"].is_null(), "no keeper was started for that");
     lab.ok(["queue", "q", "resume"]);
     assert_eq!(lab.berth(["wait", "q.4", "--timeout", "60s"]).code, 0);
     assert_eq!(prompts(&did(&lab, &id))[1..], ["c"]);
 }
 
-/// A session in a terminal has none.
+/// A session in a terminal has no queue.
 #[test]
 fn a_session_that_takes_no_turns_says_so() {
     let lab = lab();

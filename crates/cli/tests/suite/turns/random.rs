@@ -1,32 +1,33 @@
 //! F2, C10: the keeper is killed with -9 at a random instant of a life with turns, again and again; and lives in which
-//! everybody does anything at any time.
+//! clients do anything at any time.
 
 use std::collections::BTreeMap;
 
-use berth_harness::{Lab, Seed, signal, wait_gone, wait_until};
-use berth_host::identity::Identity;
+use berth_harness::{SeededRng, TestEnvironment, signal, wait_gone, wait_until};
+use berth_host::identity::ProcessIdentity;
 use rustix::process::Signal;
 
-use crate::turns::{Did, did, finish, lab, rounds, spawn, start, text, turns};
+use crate::turns::{PromptRecord, did, finish, lab, rounds, spawn, start, text, turns};
 
 /// How many crashes one session goes through.
 const CRASHES: u64 = 10;
 
 #[test]
 fn f2_a_keeper_killed_at_any_instant_loses_no_turn_and_runs_none_twice() {
-    let mut seed = Seed::announce("f2");
+    let mut seed = SeededRng::announce("f2");
     for life in 0..rounds(100).div_ceil(CRASHES) {
         let lab = lab();
         a_life(&lab, &mut seed, life);
     }
 }
 
-fn a_life(lab: &Lab, seed: &mut Seed, life: u64) {
+fn a_life(lab: &TestEnvironment, seed: &mut SeededRng, life: u64) {
     let id = start(lab, &["--on-unknown", "continue"]);
     let mut accepted: BTreeMap<u64, String> = BTreeMap::new();
     for crash in 0..CRASHES {
-        let keeper =
-            lab.show(&id)["keeper_pid"].as_u64().and_then(|pid| Identity::of(u32::try_from(pid).ok()?).ok());
+        let keeper = lab.show(&id)["keeper_pid"]
+            .as_u64()
+            .and_then(|pid| ProcessIdentity::of(u32::try_from(pid).ok()?).ok());
         let senders: Vec<_> = (0..1 + seed.below(3))
             .map(|at| {
                 let prompt = format!("sleep:{} {life}-{crash}-{at}", seed.below(25));
@@ -54,8 +55,8 @@ fn a_life(lab: &Lab, seed: &mut Seed, life: u64) {
     check(lab, &id, &accepted);
 }
 
-/// Each accepted turn has one end, by the journal and by what the agent wrote down.
-fn check(lab: &Lab, id: &str, accepted: &BTreeMap<u64, String>) {
+/// Each accepted turn has one end, in the journal and in the agent's transcript.
+fn check(lab: &TestEnvironment, id: &str, accepted: &BTreeMap<u64, String>) {
     let all = turns(lab, id);
     assert_eq!(all.len(), accepted.len() + 1, "{all:?}");
     let ran = did(lab, id);
@@ -67,7 +68,7 @@ fn check(lab: &Lab, id: &str, accepted: &BTreeMap<u64, String>) {
             assert_eq!(&prompt, expected);
         }
         assert_eq!(ends.iter().filter(|end| end["turn"] == number).count(), 1, "one end: {turn}");
-        let mine: Vec<&Did> = ran.iter().filter(|did| did.prompt == prompt).collect();
+        let mine: Vec<&PromptRecord> = ran.iter().filter(|did| did.prompt == prompt).collect();
         match state.as_str() {
             "done" => assert!(mine.len() == 1 && mine[0].is_done(), "{turn}: {mine:?}"),
             "unknown" | "interrupted" => assert!(mine.len() <= 1, "{turn}: {mine:?}"),
@@ -84,17 +85,17 @@ fn check(lab: &Lab, id: &str, accepted: &BTreeMap<u64, String>) {
 /// How many things happen in one life.
 const DEEDS: u64 = 16;
 
-/// Anybody sends, steers, interrupts, cancels, pauses, stops, kills and replaces: whatever was accepted has one end,
-/// and the agent had none of it twice.
+/// Clients send, steer, interrupt, cancel, pause, stop, kill and replace at random: every accepted turn has one end,
+/// and the agent had none of them twice.
 #[test]
 fn f2_whatever_is_done_to_a_session_every_accepted_turn_has_one_end_and_ran_at_most_once() {
-    let mut seed = Seed::announce("any life");
+    let mut seed = SeededRng::announce("any life");
     for life in 0..rounds(160).div_ceil(DEEDS) {
         any_life(&lab(), &mut seed, life);
     }
 }
 
-fn any_life(lab: &Lab, seed: &mut Seed, life: u64) {
+fn any_life(lab: &TestEnvironment, seed: &mut SeededRng, life: u64) {
     let id = start(lab, &["--on-unknown", "continue"]);
     let (mut senders, mut others) = (Vec::new(), Vec::new());
     for deed in 0..DEEDS {
@@ -102,7 +103,7 @@ fn any_life(lab: &Lab, seed: &mut Seed, life: u64) {
         let turn = format!("{id}.{}", 1 + seed.below(DEEDS));
         let process = |field: &str| {
             let pid = lab.show(&id)[field].as_u64();
-            pid.and_then(|pid| Identity::of(u32::try_from(pid).ok()?).ok())
+            pid.and_then(|pid| ProcessIdentity::of(u32::try_from(pid).ok()?).ok())
         };
         match seed.below(16) {
             0..=6 => senders.push((prompt.clone(), spawn(lab, ["send", "--json", &id, &prompt]))),
@@ -115,9 +116,9 @@ fn any_life(lab: &Lab, seed: &mut Seed, life: u64) {
             13 => process("keeper_pid").iter().for_each(|keeper| signal(keeper, Signal::KILL)),
             14 => process("pid").iter().for_each(|agent| signal(agent, Signal::KILL)),
             _ => {
-                let keeper = berth_api::Connection::open(&lab.session_dir(&id), "a test".into());
-                // It may be gone by now.
-                let _ = keeper.map(|mut keeper| keeper.send(berth_api::message::Request::Restart));
+                let keeper = berth_api::KeeperConnection::open(&lab.session_dir(&id), "a test".into());
+                // The keeper may be gone by now.
+                let _ = keeper.map(|mut keeper| keeper.send(berth_api::message::KeeperRequest::Restart));
             }
         }
         seed.dawdle(25_000);
@@ -134,7 +135,7 @@ fn any_life(lab: &Lab, seed: &mut Seed, life: u64) {
         }
     }
     others.into_iter().for_each(|child| drop(finish(child)));
-    // Somebody puts everything right, and it all comes to its end.
+    // The test puts everything right, and all turns come to their end.
     wait_until("everything to come to its end", || {
         lab.berth(["queue", &id, "resume"]);
         lab.berth(["send", "--wait", "--key", "last", &id, "the last"]);
@@ -156,7 +157,7 @@ fn any_life(lab: &Lab, seed: &mut Seed, life: u64) {
             1,
             "{life}: one end: {turn}"
         );
-        let mine: Vec<&Did> = ran.iter().filter(|did| did.prompt == text(turn, "prompt")).collect();
+        let mine: Vec<&PromptRecord> = ran.iter().filter(|did| did.prompt == text(turn, "prompt")).collect();
         assert!(mine.len() <= 1, "{life}: {turn}: {mine:?}");
         let was_given = !turn["delivered_at"].is_null();
         assert!(was_given || mine.is_empty(), "{life}: never given, and it ran: {turn}");

@@ -1,14 +1,14 @@
-//! Two who want one conversation at once: one runs, the other is told who. B1, B2, B8.
+//! Two sessions that want one conversation at once: one runs, the other is told which. B1, B2, B8.
 
 use std::collections::BTreeSet;
 
-use berth_harness::{Lab, Said, Seed, signal, wait_until};
+use berth_harness::{CommandOutput, SeededRng, TestEnvironment, signal, wait_until};
 use serde_json::Value;
 
 use crate::turns::{finish, lab, only_did, prompts, rounds, spawn, start, text};
 
-/// A conversation that nobody writes: the session that had it, and the agent's id of it.
-fn conversation(lab: &Lab) -> (String, String) {
+/// A conversation without a writer: the session that had it, and the agent's id of it.
+fn conversation(lab: &TestEnvironment) -> (String, String) {
     let id = start(lab, &["--prompt", "hello"]);
     lab.ok(["wait", &id, "--timeout", "60s"]);
     let native = text(&lab.show(&id), "conversation_id");
@@ -16,8 +16,8 @@ fn conversation(lab: &Lab) -> (String, String) {
     (id, native)
 }
 
-/// Exactly one of them runs. Returns what it said; the other one was told `who` runs.
-fn one_of(said: [Said; 2], round: u64) -> Said {
+/// Asserts that exactly one of them runs, and that the other one was told so. Returns the output of the first.
+fn one_of(said: [CommandOutput; 2], round: u64) -> CommandOutput {
     let codes: BTreeSet<i32> = said.iter().map(|said| said.code).collect();
     assert_eq!(codes, BTreeSet::from([0, 4]), "round {round}: {said:?}");
     let [one, two] = said;
@@ -28,20 +28,20 @@ fn one_of(said: [Said; 2], round: u64) -> Said {
     winner
 }
 
-fn ids(lab: &Lab) -> BTreeSet<String> {
+fn ids(lab: &TestEnvironment) -> BTreeSet<String> {
     let listed: Value = lab.json(["ls", "--all", "--json"]);
     listed.as_array().expect("an array").iter().map(|session| text(session, "id")).collect()
 }
 
 #[test]
 fn b1_of_two_sessions_that_resume_one_conversation_at_once_one_runs() {
-    let mut seed = Seed::announce("two resumes");
+    let mut seed = SeededRng::announce("two resumes");
     let lab = lab();
     let (first, native) = conversation(&lab);
     let (mut said, mut known) = (vec!["hello".to_owned()], BTreeSet::from([first.clone()]));
     for round in 0..rounds(100) {
         let run = ["run", "-d", "--agent", "fake", "--resume", native.as_str()];
-        // Now and then one of them is the session that had it before.
+        // Now and then one of the two is the session that had the conversation before.
         let other = if seed.below(4) == 0 { vec!["resume", "-d", &first] } else { run.to_vec() };
         let children = if seed.below(2) == 0 { [run.to_vec(), other] } else { [other, run.to_vec()] };
         let [one, two] = children;
@@ -50,7 +50,7 @@ fn b1_of_two_sessions_that_resume_one_conversation_at_once_one_runs() {
         let two = spawn(&lab, two);
         let winner = one_of([finish(one), finish(two)], round);
         let id = winner.out.trim();
-        // Who lost left nothing behind.
+        // The session that lost left nothing behind.
         known.insert(id.to_owned());
         assert_eq!(ids(&lab), known, "round {round}");
         let prompt = format!("round {round}");
@@ -61,7 +61,7 @@ fn b1_of_two_sessions_that_resume_one_conversation_at_once_one_runs() {
     }
 }
 
-/// What has ended holds up nobody, however long its keeper takes to say goodbye.
+/// A run that has ended holds up no other, however long its keeper takes to say goodbye.
 #[test]
 fn b1_a_conversation_is_free_as_soon_as_its_run_is_over() {
     let lab = lab();
@@ -80,9 +80,9 @@ fn b1_a_conversation_is_free_as_soon_as_its_run_is_over() {
     assert_eq!(lab.ok(["send", "--wait", other.out.trim(), "mine now"]), "ECHO: mine now");
 }
 
-/// The one who has it works on a turn, and the other one comes then.
+/// The session that has the conversation works on a turn when the other one comes.
 #[test]
-fn b1_a_conversation_that_is_being_written_is_refused_with_who_writes_it() {
+fn b1_a_conversation_that_is_being_written_is_refused_with_the_name_of_its_writer() {
     let lab = lab();
     let (first, native) = conversation(&lab);
     let (gate, wait) = crate::turns::gate(&lab, "gate");
@@ -111,7 +111,7 @@ fn b1_a_conversation_that_is_being_written_is_refused_with_who_writes_it() {
     lab.ok(["wait", &id, "--timeout", "60s"]);
     assert_eq!(lab.ok(["send", "--wait", &id, "and on"]), "ECHO: and on");
     assert_eq!(only_did(&lab).len(), 3, "{:?}", only_did(&lab));
-    // It is free as soon as nobody writes it.
+    // The conversation is free as soon as it has no writer.
     lab.ok(["stop", "--grace", "0s", &id]);
     assert_eq!(lab.ok(["send", "--wait", &first, "mine again"]), "ECHO: mine again");
     assert_eq!(only_did(&lab).len(), 4);
@@ -126,7 +126,7 @@ fn b2_a_conversation_is_free_as_soon_as_its_keeper_is_killed() {
         if let Some(id) = &last {
             lab.kill_keeper(id);
         }
-        // Not even a look in between.
+        // No command looks in between.
         let id = lab.ok(["run", "-d", "--agent", "fake", "--resume", &native]);
         assert_eq!(lab.ok(["send", "--wait", &id, "mine"]), "ECHO: mine");
         last = Some(id);
@@ -134,10 +134,10 @@ fn b2_a_conversation_is_free_as_soon_as_its_keeper_is_killed() {
     assert_eq!(only_did(&lab).len(), 6);
 }
 
-/// B8: the same session twice.
+/// B8: one session is resumed twice.
 #[test]
-fn b8_of_two_who_resume_one_session_at_once_one_starts_its_agent() {
-    let mut seed = Seed::announce("b8");
+fn b8_of_two_concurrent_resumes_of_one_session_one_starts_its_agent() {
+    let mut seed = SeededRng::announce("b8");
     let lab = lab();
     let (id, _) = conversation(&lab);
     for round in 0..rounds(20) {
@@ -158,10 +158,10 @@ fn b8_of_two_who_resume_one_session_at_once_one_starts_its_agent() {
     assert_eq!(starting, rounds(20) + 1);
 }
 
-/// B8: one resumes, the other one sends.
+/// B8: one client resumes, the other one sends.
 #[test]
 fn b8_a_resume_and_a_send_at_once_start_one_agent_and_the_turn_runs() {
-    let mut seed = Seed::announce("b8 send");
+    let mut seed = SeededRng::announce("b8 send");
     let lab = lab();
     let (id, _) = conversation(&lab);
     for round in 0..rounds(20) {

@@ -35,7 +35,7 @@ fn a_key_given_or_inherited_reaches_the_agent_and_is_in_no_file_and_no_list() {
         lab.command(["run", "-d", "--name", "s", "--agent", "fake", "--env", &key, "--env", "PLAIN=visible"]);
     let told = said(run.env("OTHER_TOKEN", INHERITED).output().expect("berth starts"));
     assert_eq!(told.code, 0, "{told:?}");
-    // The agent has them: it says how long they are, and not what.
+    // The agent has the secrets: it says how long they are, and not their text.
     let ask = "sh:printf '%s %s %s' ${#MY_API_KEY} ${#OTHER_TOKEN} $PLAIN";
     let expected = format!("{} {} visible", GIVEN.len(), INHERITED.len());
     assert_eq!(lab.ok(["send", "--wait", "s", ask]), expected);
@@ -62,8 +62,11 @@ fn a_key_given_or_inherited_reaches_the_agent_and_is_in_no_file_and_no_list() {
         }
         assert_eq!(files_with(&lab.home(), secret), Vec::<std::path::PathBuf>::new());
     }
-    assert!(looks[1].contains("PLAIN") || looks[5].contains("PLAIN"), "what is no secret is recorded");
-    // Nor when it crashes or is refused.
+    assert!(
+        looks[1].contains("PLAIN") || looks[5].contains("PLAIN"),
+        "text that is not a secret is recorded"
+    );
+    // The secret is not recorded when the keeper is killed or a command is refused, either.
     lab.kill_keeper("s");
     let mut refused =
         lab.command(["run", "-d", "--agent", "fake", "--resume", &native, "--env", &key, "--", "--bad-flag"]);
@@ -72,11 +75,11 @@ fn a_key_given_or_inherited_reaches_the_agent_and_is_in_no_file_and_no_list() {
     for secret in [GIVEN, INHERITED] {
         assert_eq!(files_with(&lab.home(), secret), Vec::<std::path::PathBuf>::new());
     }
-    // Whoever brings it back has to have it: the record does not.
+    // The client that resumes the session has to have the secret: the record does not.
     let mut again = lab.command(["send", "--wait", "s", ask]);
     let again = said(again.env("MY_API_KEY", GIVEN).output().expect("berth starts"));
     assert_eq!(again.out.trim(), format!("{} 0 visible", GIVEN.len()), "{again:?}");
-    // Nobody's command line has it: the keeper's and the agent's are as anybody sees them.
+    // No command line has it: the keeper's and the agent's are visible to every user.
     for field in ["pid", "keeper_pid"] {
         let line = std::fs::read(format!("/proc/{}/cmdline", lab.number("s", field))).expect("it runs");
         assert!(!String::from_utf8_lossy(&line).contains(GIVEN));

@@ -1,10 +1,10 @@
-//! A keeper that is suspended: the files answer what can be read from them, and say so.
+//! A keeper that is suspended: the files answer as far as they can, and the answer says so.
 //!
 //! The keeper stays suspended until all assertions are through, so that no answer can be its own.
 
 use std::time::{Duration, Instant};
 
-use berth_harness::{Said, signal};
+use berth_harness::{CommandOutput, signal};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -12,8 +12,8 @@ use super::*;
 
 /// How long a read may take on a machine with a lot to do. A read that waits for the keeper takes 13 seconds.
 const LONGEST_READ: Duration = Duration::from_secs(8);
-/// What a person reads on standard error.
-const NOTE: &str = "does not answer: this is what the files tell";
+/// The note that a user reads on standard error.
+const NOTE: &str = "does not answer: this is read from its files";
 
 #[test]
 fn reads_are_answered_from_disk_while_the_keeper_is_suspended() {
@@ -29,7 +29,7 @@ fn reads_are_answered_from_disk_while_the_keeper_is_suspended() {
     assert_eq!(lab.show("s").get("keeper_silent"), None);
 
     signal(&keeper, Signal::STOP);
-    let read = |args: &[&str]| -> Said {
+    let read = |args: &[&str]| -> CommandOutput {
         let asked_at = Instant::now();
         let said = lab.berth(args);
         assert!(asked_at.elapsed() < LONGEST_READ, "{args:?} took {:?}", asked_at.elapsed());
@@ -63,6 +63,26 @@ fn reads_are_answered_from_disk_while_the_keeper_is_suspended() {
     open(&go);
     lab.ok(["wait", &format!("{id}.3"), "--timeout", "60s"]);
     assert_eq!(states(&lab, "s"), ["done", "done", "done"]);
+}
+
+#[test]
+fn a_long_list_of_turns_waits_only_once_for_a_suspended_keeper() {
+    let lab = lab();
+    let id = start(&lab, &["--name", "s"]);
+    (0..10).for_each(|_| send_long(&lab, &id, 500_000));
+    lab.ok(["wait", "s", "--timeout", "60s"]);
+    let took = |args: &[&str]| {
+        let asked_at = Instant::now();
+        assert_eq!(lab.berth(args).code, 0);
+        asked_at.elapsed()
+    };
+    let from_keeper = took(&["turns", "s"]);
+    let keeper = lab.process("s", "keeper_pid");
+    signal(&keeper, Signal::STOP);
+    let (show, turns) = (took(&["show", "s"]), took(&["turns", "s"]));
+    signal(&keeper, Signal::CONT);
+    // The list has five pages.
+    assert!(turns < show * 2 + from_keeper * 2, "{turns:?}, and {show:?} to show the session");
 }
 
 #[test]

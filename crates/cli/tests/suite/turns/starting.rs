@@ -1,4 +1,4 @@
-//! A1, A2, and agents that start agents.
+//! A1, A2: starting sessions with agents that take turns; and agents that start agents.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use berth_harness::wait_until;
 use crate::turns::{did, finish, gate, lab, mark, open, spawn, start, text, wait_mark};
 
 #[test]
-fn a1_starting_another_session_without_a_terminal_asks_nothing_and_touches_nobody() {
+fn a1_starting_another_session_without_a_terminal_asks_nothing_and_touches_no_session() {
     let lab = lab();
     let first = start(&lab, &["--prompt", "hello"]);
     lab.ok(["wait", &first, "--timeout", "60s"]);
@@ -17,7 +17,7 @@ fn a1_starting_another_session_without_a_terminal_asks_nothing_and_touches_nobod
     assert_ne!(said.out.trim(), first);
     assert_eq!(lab.number(&first, "pid"), pid);
     assert_eq!(lab.ok(["send", "--wait", &first, "still here"]), "ECHO: still here");
-    // Without -d and without a terminal it is the same: there is nobody to talk to.
+    // Without a terminal, leaving out -d makes no difference: there is no user to talk to.
     let plain = lab.berth(["run", "--agent", "fake"]);
     assert_eq!((plain.code, plain.err.as_str()), (0, ""), "{plain:?}");
     assert_eq!(lab.json(["ls", "--json"]).as_array().map(Vec::len), Some(3));
@@ -37,14 +37,14 @@ fn a2_twenty_started_at_once_are_twenty_sessions_with_twenty_conversations() {
         assert_eq!(lab.berth(["wait", &format!("{id}.1"), "--timeout", "60s"]).code, 0);
         let ran = did(&lab, id);
         assert_eq!((ran.len(), ran[0].prompt.clone()), (1, format!("number {at}")));
-        assert!(lab.events(id, "stop_requested").is_empty(), "nobody was stopped");
+        assert!(lab.events(id, "stop_requested").is_empty(), "no session was stopped");
     }
     assert_eq!(crate::turns::transcripts(&lab).len(), 20);
     let stop: Vec<&str> = ["stop", "--grace", "0s"].into_iter().chain(ids.iter().copied()).collect();
     lab.ok(stop);
 }
 
-/// The same key from two places is one session with one first turn.
+/// One key used from two places is one session with one first turn.
 #[test]
 fn a2_the_same_run_twice_with_one_key_is_one_session_and_one_turn() {
     let lab = lab();
@@ -55,7 +55,7 @@ fn a2_the_same_run_twice_with_one_key_is_one_session_and_one_turn() {
     let id = said[0].out.trim();
     lab.ok(["wait", id, "--timeout", "60s"]);
     assert_eq!(did(&lab, id).len(), 1);
-    // Without -d it is the answer, once more; the agent is not asked again.
+    // Without -d the command prints the answer, once more; the agent is not asked again.
     let again = lab.berth(["run", "--agent", "fake", "--key", "nightly", "--prompt", "hello"]);
     assert_eq!((again.code, again.out.as_str()), (0, "ECHO: hello\n"), "{again:?}");
     assert_eq!(did(&lab, id).len(), 1);
@@ -71,10 +71,10 @@ fn an_agent_that_starts_an_agent_does_not_take_it_along() {
     let inner = format!("sh:{berth} run -d --name inner --agent fake --prompt hello");
     let said = lab.berth(["send", "--wait", "outer", &inner]);
     assert_eq!((said.code, said.out.trim()), (0, text(&lab.show("inner"), "id").as_str()), "{said:?}");
-    // It sends to it, too, and gets the answer.
+    // The agent can send to the inner session, and gets the answer.
     let ask = format!("sh:{berth} send --wait inner what");
     assert_eq!(lab.ok(["send", "--wait", "outer", &ask]), "ECHO: what");
-    // It may send to its own session; that waits until it has finished itself.
+    // The agent may send to its own session; that turn waits until the present one is finished.
     let own = format!("sh:{berth} send outer later");
     lab.ok(["send", "--wait", "outer", &own]);
     wait_until("its own turn", || crate::turns::states(&lab, &outer) == ["done"; 4]);
@@ -85,14 +85,14 @@ fn an_agent_that_starts_an_agent_does_not_take_it_along() {
     // The end of the one is not the end of the other.
     let inner_pid = lab.process("inner", "pid");
     lab.ok(["stop", "--grace", "0s", "outer"]);
-    assert!(matches!(inner_pid.check(), berth_host::identity::Verdict::Alive(_)));
+    assert!(matches!(inner_pid.check(), berth_host::identity::ProcessLiveness::Alive(_)));
     open(&go);
     assert_eq!(lab.berth(["wait", "inner", "--timeout", "60s"]).code, 0);
     assert_eq!(did(&lab, "inner").len(), 3);
     assert_eq!(did(&lab, "outer").len(), 4);
 }
 
-/// And so when the outer keeper is killed.
+/// The inner session outlives a killed outer keeper as well.
 #[test]
 fn an_agent_that_was_started_by_an_agent_outlives_the_keeper_of_that() {
     let lab = lab();
@@ -118,7 +118,7 @@ fn a_sweep_knows_an_agent_that_takes_turns_as_alive_whatever_it_does() {
     let id = start(&lab, &[]);
     let is_alive = || {
         let report = lab.json(["sweep", "--json"]);
-        // Of this session: others of this machine end just now, and may look like anything.
+        // Only lines about this session: others of this machine end just now, and may look like anything.
         for list in ["no_record", "cannot_tell"] {
             assert!(!report[list].to_string().contains(&id), "{list}: {report}");
         }

@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use berth_api::Connection;
-use berth_api::message::Request;
-use berth_harness::{Lab, wait_until};
+use berth_api::KeeperConnection;
+use berth_api::message::KeeperRequest;
+use berth_harness::{TestEnvironment, wait_until};
 
 use super::*;
 
@@ -19,7 +19,7 @@ const HOARDERS: usize = 32;
 /// How much memory a keeper may have had at any time, in KiB.
 const MOST_MEMORY_KIB: u64 = 160 << 10;
 
-fn connect(lab: &Lab, id: &str) -> UnixStream {
+fn connect(lab: &TestEnvironment, id: &str) -> UnixStream {
     let stream = berth_host::socket::connect(&lab.session_dir(id), "sock").expect("the keeper listens");
     // These timeouts pass only if the keeper fails to disconnect the client.
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
@@ -63,7 +63,7 @@ fn clients_that_never_finish_their_frames_cost_a_keeper_a_bounded_amount_of_memo
         let mut stream = connect(&lab, &id);
         // A request that is accepted, so that longer ones may follow.
         let status = br#"{"protocol":1,"place":"","request":{"ask":"status"}}"#;
-        berth_api::frame::write(&mut stream, berth_api::frame::Kind::Call, &[status]).expect("room");
+        berth_api::frame::write(&mut stream, berth_api::frame::FrameKind::Call, &[status]).expect("room");
         berth_api::frame::read(&mut stream).expect("an answer").expect("an answer");
         // The keeper disconnects the client that hoards most, which may be this one.
         let _ = stream.write_all(&LONGEST_HEADER).and_then(|()| stream.write_all(&piece));
@@ -72,9 +72,9 @@ fn clients_that_never_finish_their_frames_cost_a_keeper_a_bounded_amount_of_memo
     // A prompt as long as any gets through meanwhile.
     let long = "x".repeat(1 << 20);
     let dir = lab.session_dir(&id);
-    let mut sender = Connection::open(&dir, "a test".to_owned()).expect("the keeper listens");
+    let mut sender = KeeperConnection::open(&dir, "a test".to_owned()).expect("the keeper listens");
     let submit = berth_api::turn::NewTurn { text: long, ..Default::default() };
-    sender.ask(Request::Send { submit }).expect("it is accepted");
+    sender.ask(KeeperRequest::Send { submit }).expect("it is accepted");
     let peak = peak_memory_kib(keeper);
     assert!(peak < MOST_MEMORY_KIB, "{peak} KiB");
     drop(hoarders);
@@ -86,9 +86,9 @@ fn the_place_that_a_client_claims_is_recorded_cut_cleaned_and_as_claimed() {
     let lab = lab();
     let id = start(&lab, &[]);
     let place = format!("token admin at 9.9.9.9\x1b[2J\n{}", "x".repeat(1_000));
-    let mut liar = Connection::open(&lab.session_dir(&id), place).expect("the keeper listens");
+    let mut liar = KeeperConnection::open(&lab.session_dir(&id), place).expect("the keeper listens");
     let submit = berth_api::turn::NewTurn { text: "hello".to_owned(), ..Default::default() };
-    liar.ask(Request::Send { submit }).expect("it is accepted");
+    liar.ask(KeeperRequest::Send { submit }).expect("it is accepted");
     let by = &lab.json(["turn", "--json", &format!("{id}.1")])["by"];
     let place = text(by, "place");
     assert!(place.starts_with("token admin at 9.9.9.9?[2J?x"), "{by}");

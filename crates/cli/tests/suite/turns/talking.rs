@@ -1,22 +1,22 @@
 //! Talking at a terminal: `berth attach` for an agent that takes turns.
 
-use berth_harness::{Lab, Terminal, signal, wait_gone, wait_until};
+use berth_harness::{TestEnvironment, TestTerminal, signal, wait_gone, wait_until};
 use rustix::process::Signal;
 
 use crate::turns::{did, gate, lab, mark, open, prompts, start, states, text, turn, wait_mark};
 
-/// What is there when one may type: the prompt, and nothing behind it.
+/// The last line when the user may type: the prompt, and nothing behind it.
 const PROMPT: &str = "> ";
 
-/// Somebody who talks to session `s`.
-fn talk(lab: &Lab) -> Terminal {
+/// A terminal that talks to session `s`.
+fn talk(lab: &TestEnvironment) -> TestTerminal {
     let mut terminal = lab.terminal(["attach", "s"]);
     terminal.wait_for("Ctrl-D leaves it running");
     terminal
 }
 
 /// Waits until the last line on the screen is this one.
-fn wait_last(terminal: &mut Terminal, line: &str) {
+fn wait_last(terminal: &mut TestTerminal, line: &str) {
     terminal.wait_until(line, |terminal| {
         terminal.text().lines().last().is_some_and(|last| last == line.trim_end())
     });
@@ -36,7 +36,7 @@ fn a_paste_of_many_lines_is_one_turn_to_the_byte() {
     terminal.wait_for("[9997 more lines]");
     wait_until("the turn", || states(&lab, "s") == ["done"]);
     assert_eq!(text(&turn(&lab, &id, 1), "prompt"), format!("look: {} ok", lines.join("\n")));
-    // A message of lines that one writes oneself is one turn, too.
+    // A message of several typed lines is one turn.
     terminal.type_keys("one\x1b\rtwo\\\rthree\r");
     terminal.wait_for("ECHO: one\ntwo\nthree");
     assert_eq!(text(&turn(&lab, &id, 2), "prompt"), "one\ntwo\nthree");
@@ -46,13 +46,13 @@ fn a_paste_of_many_lines_is_one_turn_to_the_byte() {
 }
 
 #[test]
-fn keepers_that_leave_while_somebody_talks_are_not_left_as_zombies() {
+fn keepers_that_leave_while_a_user_talks_are_not_left_as_zombies() {
     let lab = lab();
     let id = start(&lab, &["--name", "s", "--idle", "50ms"]);
     let gone = || wait_until("its keeper to leave", || !lab.session_dir(&id).join("sock").exists());
     let mut terminal = talk(&lab);
     for turn in ["one", "two"] {
-        // Brought back by the one who talks, and released again.
+        // Brought back by the user who talks, and released again.
         gone();
         terminal.type_keys(&format!("{turn}\r"));
         terminal.wait_for(&format!("ECHO: {turn}"));
@@ -66,13 +66,13 @@ fn keepers_that_leave_while_somebody_talks_are_not_left_as_zombies() {
             .map(|stat| (stat.pid, stat.state))
             .collect::<Vec<_>>()
     };
-    wait_until("nobody to be left below it", || children().is_empty());
+    wait_until("no child to be left below it", || children().is_empty());
     terminal.type_keys("\x04");
     assert_eq!(terminal.wait_exit(), 0);
 }
 
 #[test]
-fn what_is_sent_while_a_turn_runs_waits_and_the_prompt_says_how_many_do() {
+fn messages_sent_while_a_turn_runs_wait_and_the_prompt_shows_how_many() {
     let lab = lab();
     let id = start(&lab, &["--name", "s"]);
     let (go, wait) = gate(&lab, "go");
@@ -82,17 +82,19 @@ fn what_is_sent_while_a_turn_runs_waits_and_the_prompt_says_how_many_do() {
     terminal.wait_for("half of");
     terminal.type_keys("second 漢字\r");
     wait_last(&mut terminal, "1 queued > ");
-    lab.ok(["send", "s", "third, of somebody else"]);
+    // The chat counts a message before the keeper has it.
+    wait_until("the keeper to have the second", || lab.ok(["queue", "s"]).contains("second"));
+    lab.ok(["send", "s", "third, of another client"]);
     wait_last(&mut terminal, "2 queued > ");
     assert!(terminal.text().contains("queued: second 漢字"), "{}", terminal.text());
     terminal.type_keys("a draft");
     wait_last(&mut terminal, "2 queued > a draft");
     open(&go);
-    let told = "half ofECHO: first\n> second 漢字\nECHO: second 漢字\n> third, of somebody else\n\
-                ECHO: third, of somebody else\n> a draft";
+    let told = "half ofECHO: first\n> second 漢字\nECHO: second 漢字\n> third, of another client\n\
+                ECHO: third, of another client\n> a draft";
     terminal.wait_until("all turns", |terminal| terminal.text().ends_with(told));
-    assert_eq!(prompts(&did(&lab, &id)), [first.as_str(), "second 漢字", "third, of somebody else"]);
-    // What was sent before comes back with the key Up, and the draft with Down.
+    assert_eq!(prompts(&did(&lab, &id)), [first.as_str(), "second 漢字", "third, of another client"]);
+    // An earlier message comes back with the key Up, and the draft with Down.
     terminal.type_keys("\x1b[A");
     wait_last(&mut terminal, "> second 漢字");
     terminal.type_keys("\x1b[B");
@@ -117,7 +119,7 @@ fn a_question_is_answered_with_a_key_once_it_could_be_read() {
         terminal.type_keys("\x0c");
         wait_last(&mut terminal, PROMPT);
     }
-    // Whoever is writing when it comes writes on.
+    // A user who is typing when the question comes types on.
     let (go, wait) = gate(&lab, "go");
     terminal.type_keys(&format!("{wait} ask:Bash:ls\r"));
     terminal.wait_for("waiting");
@@ -174,7 +176,7 @@ fn a_reason_whose_question_goes_away_is_not_sent_as_a_message_by_the_enter_that_
 }
 
 #[test]
-fn a_question_goes_away_when_somebody_else_answers_and_no_key_answers_it_then() {
+fn a_question_goes_away_when_another_client_answers_and_no_key_answers_it_then() {
     let lab = lab();
     let id = start(&lab, &["--name", "s"]);
     let mut terminal = talk(&lab);
@@ -186,7 +188,7 @@ fn a_question_goes_away_when_somebody_else_answers_and_no_key_answers_it_then() 
     terminal.type_keys("y");
     wait_last(&mut terminal, "> y");
     assert_eq!(lab.events(&id, "answered").len(), 1);
-    // Whoever comes while it asks is asked as well.
+    // A client that attaches while the agent asks gets the question as well.
     terminal.type_keys("\x03ask:Edit:file.txt\r");
     let mut second = talk(&lab);
     second.wait_for("answer with [y/1]");
@@ -294,16 +296,16 @@ fn a_talk_goes_on_through_a_lost_and_a_replaced_keeper_and_tells_nothing_twice()
     let keeper = lab.process("s", "keeper_pid");
     lab.kill_keeper(&id);
     wait_gone(&keeper);
-    // The next message brings it back.
+    // The next message brings the keeper back.
     terminal.type_keys("two\r");
     terminal.wait_for("ECHO: two");
     let (go, wait) = gate(&lab, "go");
     terminal.type_keys(&format!("say:half of it\\n\x1b\r{wait} rest\r"));
     terminal.wait_for("half of it");
     let mut connection =
-        berth_api::Connection::open(&lab.session_dir(&id), "a test".to_owned()).expect("it listens");
-    // It answers, and is another program afterwards.
-    let answered = connection.ask(berth_api::message::Request::Restart);
+        berth_api::KeeperConnection::open(&lab.session_dir(&id), "a test".to_owned()).expect("it listens");
+    // The keeper answers, and runs another program afterwards.
+    let answered = connection.ask(berth_api::message::KeeperRequest::Restart);
     assert!(answered.is_ok(), "{answered:?}");
     wait_until("the new program", || !lab.events(&id, "keeper_restarted").is_empty());
     open(&go);
@@ -369,13 +371,13 @@ fn no_terminal_is_too_small_to_talk_in() {
 }
 
 #[test]
-fn a_terminal_that_can_only_print_lines_gets_lines_and_its_question_goes_away_when_somebody_else_answers() {
+fn a_terminal_that_can_only_print_lines_gets_lines_and_its_question_goes_away_when_another_client_answers() {
     for term in ["TERM=dumb", "-uTERM"] {
         let lab = lab();
         let id = start(&lab, &["--name", "s"]);
         let berth = env!("CARGO_BIN_EXE_berth");
         let mut terminal = lab.terminal_running("/usr/bin/env".as_ref(), [term, berth, "attach", "s"]);
-        terminal.wait_for("a line is a turn");
+        terminal.wait_for("each line is a turn");
         terminal.type_keys("hello\n");
         terminal.wait_for("ECHO: hello");
         terminal.type_keys("ask:Bash:ls\n");

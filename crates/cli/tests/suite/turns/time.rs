@@ -1,6 +1,6 @@
 //! H2, H3: idle release and the end of a session's time, on the boot clock.
 
-use berth_harness::{Lab, wait_gone};
+use berth_harness::{TestEnvironment, wait_gone};
 
 use crate::turns::{did, gate, lab, mark, open, prompts, start, state, states, text, wait_mark, wait_unkept};
 
@@ -8,24 +8,27 @@ use crate::turns::{did, gate, lab, mark, open, prompts, start, state, states, te
 fn h2_an_agent_with_nothing_to_do_is_released_and_the_next_turn_brings_it_back() {
     let lab = lab();
     let pids = lab.dir().join("pids");
-    // It leaves something behind, which goes with it.
+    // The agent leaves a process behind, which ends with it.
     let leak = format!("child [ ignore:HUP,TERM setsid pidfile:{} hang ]", pids.display());
-    // While it has something to do it stays, so both can be looked at however slow everything is.
+    // While the agent has something to do it stays, so both can be looked at however slow everything is.
     let (go, wait) = gate(&lab, "go");
     let id = start(&lab, &["--idle", "200ms", "--prompt", &format!("{leak}\n{wait} hello")]);
-    berth_harness::wait_until("what it leaves behind", || {
+    berth_harness::wait_until("the process it leaves behind", || {
         std::fs::read_to_string(&pids).is_ok_and(|text| text.ends_with('\n'))
     });
     let agent = lab.process(&id, "pid");
     let written = std::fs::read_to_string(&pids).expect("pids");
-    let of = |line: &str| berth_host::identity::Identity::of(line.parse().expect("a pid")).ok();
+    let of = |line: &str| berth_host::identity::ProcessIdentity::of(line.parse().expect("a pid")).ok();
     let leaked: Vec<_> = written.lines().filter_map(of).collect();
     assert!(!leaked.is_empty(), "{written}");
     open(&go);
     wait_gone(&agent);
     wait_unkept(&lab, &id);
     for leaked in leaked {
-        assert!(matches!(leaked.check(), berth_host::identity::Verdict::Gone), "it outlived its agent");
+        assert!(
+            matches!(leaked.check(), berth_host::identity::ProcessLiveness::Gone),
+            "it outlived its agent"
+        );
     }
     let shown = lab.show(&id);
     assert_eq!((text(&shown, "state"), shown["keeper_pid"].is_null()), ("idle".into(), true), "{shown}");
@@ -38,7 +41,7 @@ fn h2_an_agent_with_nothing_to_do_is_released_and_the_next_turn_brings_it_back()
     assert_eq!((did(&lab, &id).len(), lab.number(&id, "epoch")), (2, 2));
 }
 
-/// A turn that takes longer than that is no idleness, however quiet the agent is.
+/// A turn that takes longer than the idle time is not idleness, however quiet the agent is.
 #[test]
 fn h2_a_silent_turn_is_not_idleness() {
     let lab = lab();
@@ -52,7 +55,7 @@ fn h2_a_silent_turn_is_not_idleness() {
     open(&go);
     assert_eq!(lab.berth(["wait", &format!("{id}.1"), "--timeout", "60s"]).code, 0);
     wait_unkept(&lab, &id);
-    // Nor is a queue that somebody paused, nor a question that nobody has answered yet.
+    // A queue that is paused is not idleness, nor is a question that has not been answered yet.
     let asks = start(&lab, &["--idle", "50ms", "--prompt", "ask:Bash:x"]);
     assert_eq!(lab.berth(["wait", &asks, "--for", "needs-you", "--timeout", "60s"]).code, 0);
     let since = std::time::Instant::now();
@@ -62,7 +65,7 @@ fn h2_a_silent_turn_is_not_idleness() {
     assert_eq!(lab.number(&asks, "epoch"), 1);
 }
 
-fn facts(lab: &Lab, id: &str) -> String {
+fn facts(lab: &TestEnvironment, id: &str) -> String {
     lab.ok(["why", id]) + &lab.json(["why", "--json", id]).to_string()
 }
 
@@ -78,7 +81,7 @@ fn h3_why_shows_when_an_agent_is_released_and_when_its_session_ends() {
     assert!(within(&shown["expires_in_ms"], 7_200_000), "{shown}");
     let why = facts(&lab, &id);
     assert!(why.contains("will be paused in") && why.contains("time is up in"), "{why}");
-    // Both are of the boot clock: a crash does not begin them anew.
+    // Both times are of the boot clock: a crash does not begin them anew.
     lab.kill_keeper(&id);
     lab.ok(["resume", "-d", &id]);
     let again = lab.show(&id)["expires_in_ms"].as_u64().expect("a time");

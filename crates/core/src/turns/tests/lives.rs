@@ -1,10 +1,10 @@
-//! Any life of a session that takes turns: what must hold after every step, and at the end.
+//! Any life of a session that takes turns: invariants after every step, and at the end.
 //!
-//! Commands come rightly and wrongly, reports late, early and twice, agents, keepers and hosts die. What is
-//! promised is kept a second time here, in the plainest way ([`Seen`]), and read from the events alone.
-//! A life that fails is printed in its smallest form; `BERTH_SEED=N` repeats the run, `BERTH_CASES=100000`
-//! lives as many.
-//! Start with [`Life::step`], then [`Life::check`].
+//! Commands are right and wrong; reports come late, early and twice; agents, keepers and hosts die. The promises
+//! are kept a second time here, in the plainest way ([`TurnEventModel`]), and read from the events alone.
+//! A life that fails is printed in its smallest form; `BERTH_SEED=N` repeats the run, `BERTH_CASES=100000` lives as
+//! many.
+//! Start with [`RandomTurnsScenario::step`], then [`RandomTurnsScenario::check`].
 
 mod check;
 mod seen;
@@ -17,18 +17,19 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::test_runner::{Config, RngSeed};
 
-use super::{Story, actor, ask, end, prompt};
+use super::{TurnsScenario, actor, ask, end, prompt};
 use crate::turns::{
-    Able, Current, Failure, Final, Hold, MOST_QUEUED, Prompt, Release, TurnEnd, TurnLookup, TurnState, Wish,
+    AgentCapabilities, CurrentTurn, FinalState, MOST_QUEUED, QuestionReply, QueueHold, ReleaseReason,
+    TurnEnd, TurnFailure, TurnLookup, TurnProgress, TurnPrompt,
 };
 use crate::{
-    Command, Effect, Event, Exit, Observation, Phase, Policy, PolicyChange, Process, Refusal, Session,
-    decide, observe,
+    Command, Effect, Event, Observation, PolicyChange, ProcessExit, ProcessRef, Refusal, RunPhase, Session,
+    SessionPolicy, decide, observe,
 };
-use seen::Seen;
-use step::{Step, policy, step};
+use seen::TurnEventModel;
+use step::{TurnsScenarioStep, policy, step};
 
-/// How a property is tested: with so many random cases, unless the environment says otherwise.
+/// The configuration of a property test: so many random cases, unless the environment says otherwise.
 fn cases(usual: u32) -> Config {
     let seed = number("BERTH_SEED").unwrap_or_else(|| RandomState::new().build_hasher().finish());
     let cases = number("BERTH_CASES").unwrap_or(usual);
@@ -41,88 +42,91 @@ fn number<T: FromStr>(variable: &str) -> Option<T> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number that fits")))
 }
 
-struct Life {
-    story: Story,
-    seen: Seen,
+struct RandomTurnsScenario {
+    story: TurnsScenario,
+    seen: TurnEventModel,
     reports: Vec<Observation>,
 }
 
-impl Life {
-    fn new(policy: Policy) -> Self {
-        Self { story: Story::new(policy), seen: Seen::default(), reports: Vec::new() }
+impl RandomTurnsScenario {
+    fn new(policy: SessionPolicy) -> Self {
+        Self { story: TurnsScenario::new(policy), seen: TurnEventModel::default(), reports: Vec::new() }
     }
 
-    /// Numbers in steps mean the turns there are, and one or two there are not.
+    /// Maps the number in a step to a turn that exists, or to one or two that do not.
     fn turn(&self, number: u64) -> u64 {
         number % (self.story.session.turns.last() + 2)
     }
 
-    /// A turn that the world would speak of: the one the agent has, mostly.
+    /// A turn that a report would be about: mostly the one that the agent has.
     fn likely(&self, number: u64) -> u64 {
         let current = self.story.session.turns.current.as_ref();
         match current.filter(|_| !number.is_multiple_of(4)) {
-            Some(Current { turn, steered, .. }) => *steered.get(number as usize % 3).unwrap_or(turn),
+            Some(CurrentTurn { turn, steered, .. }) => *steered.get(number as usize % 3).unwrap_or(turn),
             None => self.turn(number),
         }
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: TurnsScenarioStep) {
         let epoch = self.story.session.epoch;
         match step {
-            Step::Send { text, key, manner, within_ms } => {
+            TurnsScenarioStep::Send { text, key, manner, within_ms } => {
                 let start_by = within_ms.and_then(|ms| self.story.in_ms(ms));
                 let key = key.map(|key| format!("key {key}"));
-                self.send(Prompt { key, start_by, manner, ..prompt(&format!("text {text}")) });
+                self.send(TurnPrompt { key, start_by, manner, ..prompt(&format!("text {text}")) });
             }
-            Step::Flood(count) => (0..count).for_each(|_| self.send(prompt("more"))),
-            Step::Busy(count) => {
+            TurnsScenarioStep::Flood(count) => (0..count).for_each(|_| self.send(prompt("more"))),
+            TurnsScenarioStep::Busy(count) => {
                 for _ in 0..count {
                     self.send(prompt("soon done"));
-                    self.step(Step::Deliver);
+                    self.step(TurnsScenarioStep::Deliver);
                     let current = self.story.session.turns.current.as_ref().map(|current| current.turn);
                     if let Some(turn) = current {
-                        self.report(Observation::TurnOver { turn, end: end(Final::Done) });
+                        self.report(Observation::TurnOver { turn, end: end(FinalState::Done) });
                     }
                     self.check();
                 }
             }
-            Step::Deliver => {
+            TurnsScenarioStep::Deliver => {
                 if let Some(turn) = self.story.session.due_turn() {
                     let given = self.order(Command::Deliver { turn, output_from: 0 });
                     assert!(given.is_ok(), "what is due is not refused: {given:?}");
-                    assert_ne!(self.story.state(turn), TurnState::Queued, "giving it changes something");
+                    assert_ne!(self.story.state(turn), TurnProgress::Queued, "giving it changes something");
                 }
             }
-            Step::DeliverAny(turn) => {
+            TurnsScenarioStep::DeliverAny(turn) => {
                 let turn = self.turn(turn);
                 let due = self.story.session.due_turn();
                 let given = self.order(Command::Deliver { turn, output_from: 0 });
                 assert_eq!(given.is_ok(), due == Some(turn), "only what is due is given");
             }
-            Step::Withdraw(turn) => {
+            TurnsScenarioStep::Withdraw(turn) => {
                 let turn = self.turn(turn);
-                let waits = self.seen.turns.get(&turn).is_some_and(|(_, state)| *state == TurnState::Queued);
+                let waits =
+                    self.seen.turns.get(&turn).is_some_and(|(_, state)| *state == TurnProgress::Queued);
                 let withdrawn = self.order(Command::Withdraw { turn, by: actor(2) });
                 assert_eq!(withdrawn.is_ok(), waits, "only what waits is withdrawn");
             }
-            Step::Cancel(turn) => {
+            TurnsScenarioStep::Cancel(turn) => {
                 let turn = self.turn(turn);
                 let cancelled = self.order(Command::Cancel { turn, by: actor(2) });
                 let state = self.seen.turns.get(&turn).map(|(_, state)| *state);
                 match state {
                     None => assert_eq!(cancelled, Err(Refusal::NoSuchTurn { turn })),
-                    Some(TurnState::Queued) => panic!("turn {turn} still waits"),
-                    Some(TurnState::Delivered | TurnState::Working) => {}
-                    // It may have waited before.
-                    Some(TurnState::Over(end)) if cancelled.is_ok() => assert_eq!(end, Final::Cancelled),
-                    Some(TurnState::Over(end)) => {
+                    Some(TurnProgress::Queued) => panic!("turn {turn} still waits"),
+                    Some(TurnProgress::Delivered | TurnProgress::Working) => {}
+                    // The turn may have waited before.
+                    Some(TurnProgress::Over(end)) if cancelled.is_ok() => {
+                        assert_eq!(end, FinalState::Cancelled)
+                    }
+                    Some(TurnProgress::Over(end)) => {
                         let is_here = matches!(self.story.session.turns.find(turn), TurnLookup::Here(_));
                         let end = is_here.then_some(end);
                         assert_eq!(cancelled, Err(Refusal::TurnOver { turn, end }));
                     }
                 }
             }
-            Step::Move(turn, to) => {
+            TurnsScenarioStep::Move(turn, to) => {
                 let turn = self.turn(turn);
                 if self.order(Command::Move { turn, to }).is_ok() {
                     let queue = self.story.queue();
@@ -131,110 +135,115 @@ impl Life {
                     self.seen.plain.retain(|plain| *plain != turn);
                 }
             }
-            Step::Pause => {
+            TurnsScenarioStep::Pause => {
                 self.order(Command::Pause { by: actor(1) }).expect("never refused");
                 assert!(self.story.session.turns.hold.is_some());
             }
-            Step::GoOn => {
+            TurnsScenarioStep::GoOn => {
                 self.order(Command::GoOn { by: actor(1) }).expect("never refused");
                 assert_eq!(self.story.session.turns.hold, None);
             }
-            Step::Answer(which, allow) => {
-                let wish = if allow { Wish::Allow } else { Wish::Deny { reason: None } };
+            TurnsScenarioStep::Answer(which, allow) => {
+                let wish = if allow { QuestionReply::Allow } else { QuestionReply::Deny { reason: None } };
                 let request = which.map(|which| which.to_string());
                 drop(self.order(Command::Answer { request, wish, by: actor(1) }));
             }
-            Step::Stop(ms) => {
+            TurnsScenarioStep::Stop(ms) => {
                 let stop = Command::Stop { by: actor(9), grace: Duration::from_millis(ms) };
-                // Of a session at rest nothing is stopped; whoever wants something of it later is heard.
+                // Nothing of a session at rest is stopped; a later command for it is accepted.
                 let is_at_rest = !self.story.session.is_live() && !self.story.session.goes_on();
                 self.order(stop).expect("never refused");
                 self.seen.is_stopped |= !is_at_rest;
             }
-            Step::Start => {
+            TurnsScenarioStep::Start => {
                 let is_archived = self.seen.is_archived;
                 let started = self.start();
                 assert!(!(started && is_archived), "what was put away does not run");
             }
-            Step::Archive => {
+            TurnsScenarioStep::Archive => {
                 let is_live = self.story.session.is_live();
                 let archived = self.order(Command::Archive { by: actor(5) });
                 assert_eq!(archived.is_ok(), !is_live, "only what does not run is put away");
                 assert_eq!(self.seen.is_archived, !is_live);
             }
-            Step::Restore => {
+            TurnsScenarioStep::Restore => {
                 self.order(Command::Restore { by: actor(5) }).expect("never refused");
                 assert!(!self.seen.is_archived);
             }
-            Step::Policy(idle, ttl) => {
+            TurnsScenarioStep::Policy(idle, ttl) => {
                 let change = PolicyChange { idle, ttl, ..PolicyChange::default() };
                 let wanted = change.of(&self.story.session.policy());
                 match self.order(Command::SetPolicy { change }) {
                     Ok(_) => assert_eq!(self.story.session.policy(), wanted),
                     Err(Refusal::Expired) => {
-                        assert_eq!(self.story.session.released, Some(Release::Expired));
+                        assert_eq!(self.story.session.released, Some(ReleaseReason::Expired));
                     }
                     Err(refusal) => panic!("refused for no reason: {refusal:?}"),
                 }
             }
-            Step::NextRun => {
+            TurnsScenarioStep::NextRun => {
                 let owes_it = |life: &Self| life.story.owed().contains(&Effect::NextRun { epoch });
                 if owes_it(self) && !self.start() {
                     self.report(Observation::Tick);
                     assert!(!owes_it(self), "a run that is refused is not owed for ever");
                 }
             }
-            Step::Spawned => {
+            TurnsScenarioStep::Spawned => {
                 let agent = self.story.process(8);
                 self.report(Observation::Spawned { epoch, agent });
             }
-            Step::SpawnFailed => {
+            TurnsScenarioStep::SpawnFailed => {
                 self.report(Observation::SpawnFailed { epoch, reason: "no such program".to_owned() });
             }
-            Step::Ready(steer) => {
-                self.report(Observation::AgentReady { epoch, able: Able { steer, resume: true } })
-            }
-            Step::Began(turn) => self.report(Observation::TurnBegan { turn: self.likely(turn) }),
-            Step::Over(turn, fate) => {
+            TurnsScenarioStep::Ready(steer) => self
+                .report(Observation::AgentReady { epoch, able: AgentCapabilities { steer, resume: true } }),
+            TurnsScenarioStep::Began(turn) => self.report(Observation::TurnBegan { turn: self.likely(turn) }),
+            TurnsScenarioStep::Over(turn, fate) => {
                 let turn = self.likely(turn);
                 // Every second turn that fails does so because of the model.
-                let failure = if turn.is_multiple_of(2) { Failure::Limit } else { Failure::Other };
+                let failure = if turn.is_multiple_of(2) { TurnFailure::Limit } else { TurnFailure::Other };
                 self.report(Observation::TurnOver { turn, end: TurnEnd { failure, ..end(fate) } });
             }
-            Step::Asks(which) => self.report(Observation::Asks { ask: ask(&which.to_string()) }),
-            Step::Unasked(which) => self.report(Observation::Unasked { request: which.to_string() }),
-            Step::Foreign => {
-                let hold = Hold::ForeignWriter { who: "pid 5".to_owned() };
+            TurnsScenarioStep::Asks(which) => self.report(Observation::Asks { ask: ask(&which.to_string()) }),
+            TurnsScenarioStep::Unasked(which) => {
+                self.report(Observation::Unasked { request: which.to_string() })
+            }
+            TurnsScenarioStep::Foreign => {
+                let hold = QueueHold::ForeignWriter { who: "pid 5".to_owned() };
                 self.report(Observation::Held { hold });
             }
-            Step::Broken => self.report(Observation::Broken { epoch, reason: "garbage".to_owned() }),
-            Step::Exited => self.report(Observation::Exited { epoch, exit: Exit::Code(1), oom: false }),
-            Step::Empty => self.report(Observation::Empty { epoch }),
-            Step::Again(which) => {
+            TurnsScenarioStep::Broken => {
+                self.report(Observation::Broken { epoch, reason: "garbage".to_owned() })
+            }
+            TurnsScenarioStep::Exited => {
+                self.report(Observation::Exited { epoch, exit: ProcessExit::Code(1), oom: false })
+            }
+            TurnsScenarioStep::Empty => self.report(Observation::Empty { epoch }),
+            TurnsScenarioStep::Again(which) => {
                 let count = self.reports.len().max(1);
                 if let Some(report) = self.reports.get(which as usize % count).cloned() {
                     self.report(report);
                 }
             }
-            Step::KeeperDies => self.keeper_dies(),
-            Step::Reboot => {
+            TurnsScenarioStep::KeeperDies => self.keeper_dies(),
+            TurnsScenarioStep::Reboot => {
                 self.story.boot += 1;
                 self.story.now.boot_ms /= 3;
                 self.keeper_dies();
             }
-            Step::Pass(ms) => self.pass(ms),
-            Step::PassUntilDue => {
+            TurnsScenarioStep::Pass(ms) => self.pass(ms),
+            TurnsScenarioStep::PassUntilDue => {
                 let due = self.story.wakes_at().unwrap_or_default();
                 self.pass(due.saturating_sub(self.story.now.boot_ms).min(100_000));
             }
         }
     }
 
-    fn send(&mut self, prompt: Prompt) {
+    fn send(&mut self, prompt: TurnPrompt) {
         let session = &self.story.session;
         let (is_full, last) = (session.turns.queue.len() == MOST_QUEUED, session.turns.last());
         let known = prompt.key.as_ref().and_then(|key| self.seen.keys.get(key)).cloned();
-        let is_ending = matches!(session.phase, Phase::Ending(_));
+        let is_ending = matches!(session.phase, RunPhase::Ending(_));
         let (text, key) = (prompt.text.clone(), prompt.key.clone());
         let sent = self.order(Command::Send { prompt });
         let grew = self.story.session.turns.last() - last;
@@ -287,7 +296,7 @@ impl Life {
         self.reports.push(observation);
     }
 
-    /// Every event against the state it met.
+    /// Checks every event against the state that it met.
     fn happened(&mut self, events: &[Event]) {
         for event in events {
             self.seen.witness(&self.story, event);
@@ -299,14 +308,14 @@ impl Life {
     fn repeat_all_keys(&mut self) {
         for (key, text) in self.seen.keys.clone() {
             let turn = self.story.session.turns.keyed(&key).expect("a key is never forgotten");
-            let again = |text: &str| Prompt { key: Some(key.clone()), ..prompt(text) };
+            let again = |text: &str| TurnPrompt { key: Some(key.clone()), ..prompt(text) };
             assert_eq!(self.order(Command::Send { prompt: again(&text) }), Ok(vec![]));
             let other = self.order(Command::Send { prompt: again("another text") });
             assert_eq!(other, Err(Refusal::KeyReused { turn }));
         }
     }
 
-    /// The world cooperates: whatever holds is lifted, agents start, take turns and finish them.
+    /// The world cooperates: every hold is lifted, agents start, take turns and finish them.
     fn cooperate(&mut self) {
         let most = 20 + 4 * self.story.session.turns.last();
         for _ in 0..most {
@@ -317,27 +326,27 @@ impl Life {
             self.order(Command::Restore { by: actor(1) }).expect("never refused");
             let epoch = self.story.session.epoch;
             match self.story.session.phase.clone() {
-                Phase::New | Phase::Ended { .. } => {
+                RunPhase::New | RunPhase::Ended { .. } => {
                     if !self.start() {
-                        // Its time was up. It begins anew when the host does.
-                        self.step(Step::Reboot);
+                        // The time to live has ended. It begins anew when the host does.
+                        self.step(TurnsScenarioStep::Reboot);
                     }
                 }
-                Phase::Starting => self.step(Step::Spawned),
-                Phase::Running { .. } if self.story.session.turns.ready.is_none() => {
-                    self.step(Step::Ready(true));
+                RunPhase::Starting => self.step(TurnsScenarioStep::Spawned),
+                RunPhase::Running { .. } if self.story.session.turns.ready.is_none() => {
+                    self.step(TurnsScenarioStep::Ready(true));
                 }
-                Phase::Running { .. } => {
-                    self.step(Step::Deliver);
+                RunPhase::Running { .. } => {
+                    self.step(TurnsScenarioStep::Deliver);
                     if let Some(current) = self.story.session.turns.current.clone() {
-                        self.report(Observation::TurnOver { turn: current.turn, end: end(Final::Done) });
+                        self.report(Observation::TurnOver { turn: current.turn, end: end(FinalState::Done) });
                     }
                 }
-                Phase::Ending(_) => {
-                    let agent = Process::default();
+                RunPhase::Ending(_) => {
+                    let agent = ProcessRef::default();
                     self.report(Observation::Spawned { epoch, agent });
-                    self.step(Step::Exited);
-                    self.step(Step::Empty);
+                    self.step(TurnsScenarioStep::Exited);
+                    self.step(TurnsScenarioStep::Empty);
                 }
             }
             self.check();
@@ -349,11 +358,11 @@ impl Life {
 proptest::proptest! {
     #![proptest_config(cases(150))]
 
-    /// Whatever happens in whatever order, every promise about turns holds after every step, and a world
+    /// With any steps in any order, every promise about turns holds after every step, and a world
     /// that cooperates brings every turn to its end.
     #[test]
     fn any_life_keeps_the_promises_about_turns(policy in policy(), steps in vec(step(), 1..120)) {
-        let mut life = Life::new(policy);
+        let mut life = RandomTurnsScenario::new(policy);
         for step in steps {
             life.step(step);
             life.check();

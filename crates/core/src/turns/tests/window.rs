@@ -1,20 +1,20 @@
-//! What a session forgets of turns that are long over, and what it never does.
+//! Turns that are long over: the parts that a session forgets, and those that it never does.
 
-use super::{Story, actor, keyed, prompt};
-use crate::turns::{Final, MOST_OVER_KEPT, TurnLookup, TurnState};
-use crate::{Command, Policy, Refusal};
+use super::{TurnsScenario, actor, keyed, prompt};
+use crate::turns::{FinalState, MOST_OVER_KEPT, TurnLookup, TurnProgress};
+use crate::{Command, Refusal, SessionPolicy};
 
 /// A session with `count` turns that are done, each with a key.
-fn after(count: usize) -> Story {
-    let mut story = Story::ready(Policy::default());
+fn after(count: usize) -> TurnsScenario {
+    let mut story = TurnsScenario::ready(SessionPolicy::default());
     for number in 1..=count {
         story.apply_send(number);
     }
     story
 }
 
-impl Story {
-    /// One more turn is sent, given and done. Unlike [`Story::order`] it does not replay the whole life.
+impl TurnsScenario {
+    /// One more turn is sent, given and done. Unlike [`TurnsScenario::order`] it does not replay the whole life.
     fn apply_send(&mut self, number: usize) {
         use crate::{Observation, decide, observe};
         let prompt = keyed("say it", &format!("key {number}"));
@@ -24,7 +24,7 @@ impl Story {
             let events = decide(&self.session, order, self.now).expect("it is its turn");
             self.apply(&events);
         }
-        let over = Observation::TurnOver { turn, end: super::end(Final::Done) };
+        let over = Observation::TurnOver { turn, end: super::end(FinalState::Done) };
         let events = observe(&self.session, &over, self.now);
         self.apply(&events);
     }
@@ -42,9 +42,9 @@ fn a_turn_leaves_memory_when_enough_others_have_ended_after_it() {
 
 #[test]
 fn a_turn_that_waited_for_long_is_in_memory_when_it_ends() {
-    let mut story = Story::working(&["waits"]);
+    let mut story = TurnsScenario::working(&["waits"]);
     story.order(Command::Pause { by: actor(1) }).expect("it takes turns");
-    story.over(1, Final::Done);
+    story.over(1, FinalState::Done);
     for _ in 0..2 * MOST_OVER_KEPT {
         story.send(prompt("withdrawn")).expect("there is room");
         let last = story.session.turns.last();
@@ -52,12 +52,12 @@ fn a_turn_that_waited_for_long_is_in_memory_when_it_ends() {
     }
     assert_eq!(story.session.turns.find(1), TurnLookup::Past);
     story.cancel(2).expect("it waits");
-    assert_eq!(story.state(2), TurnState::Over(Final::Cancelled));
+    assert_eq!(story.state(2), TurnProgress::Over(FinalState::Cancelled));
     assert!(matches!(story.session.turns.find(2), TurnLookup::Here(_)), "its receipt tells how it ended");
 }
 
 #[test]
-fn what_is_ordered_of_a_turn_that_left_memory_is_refused_because_it_is_over() {
+fn a_command_for_a_turn_that_left_memory_is_refused_because_it_is_over() {
     let mut story = after(MOST_OVER_KEPT + 1);
     let by = actor(1);
     let orders = [
@@ -69,7 +69,7 @@ fn what_is_ordered_of_a_turn_that_left_memory_is_refused_because_it_is_over() {
     for order in orders {
         assert_eq!(story.order(order), Err(Refusal::TurnOver { turn: 1, end: None }));
     }
-    assert_eq!(story.over(1, Final::Failed), vec![], "a late report is ignored");
+    assert_eq!(story.over(1, FinalState::Failed), vec![], "a late report is ignored");
 }
 
 #[test]

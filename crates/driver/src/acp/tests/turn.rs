@@ -1,52 +1,55 @@
-//! How a turn begins and ends, and what is its answer.
+//! Start, end and answer of a turn.
 
 use super::*;
 use crate::MAX_ANSWER_BYTES;
 
 #[test]
 fn a_prompt_has_begun_when_the_agent_does_something_for_it() {
-    let mut talk = Talk::ready();
+    let mut talk = AcpTestRun::ready();
     talk.prompt(1, "x");
-    // These come whenever they like, and did so behind a prompt.
+    // These updates come at any time, and did so after a prompt.
     talk.update(json!({"sessionUpdate": "available_commands_update", "availableCommands": []}));
     talk.update(json!({"sessionUpdate": "session_info_update", "title": "x"}));
     talk.update(json!({"sessionUpdate": "usage_update", "used": 1, "size": 2}));
-    assert_eq!(talk.updates.iter().filter(|update| !matches!(update, Update::Context { .. })).count(), 0);
+    assert_eq!(
+        talk.updates.iter().filter(|update| !matches!(update, AgentUpdate::Context { .. })).count(),
+        0
+    );
     talk.updates.clear();
     talk.update(json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}}));
-    assert_eq!(talk.updates[0], Update::Began { turn: 1 });
+    assert_eq!(talk.updates[0], AgentUpdate::Began { turn: 1 });
 }
 
 #[test]
 fn every_stop_reason_has_its_end_and_one_of_next_year_fails_no_turn() {
     let cases = [
-        ("end_turn", Final::Done, 0),
-        ("max_tokens", Final::Failed, 0),
-        ("max_turn_requests", Final::Failed, 0),
-        ("refusal", Final::Failed, 0),
-        ("cancelled", Final::Interrupted, 0),
-        ("enlightenment", Final::Done, 1),
+        ("end_turn", FinalState::Done, 0),
+        ("max_tokens", FinalState::Failed, 0),
+        ("max_turn_requests", FinalState::Failed, 0),
+        ("refusal", FinalState::Failed, 0),
+        ("cancelled", FinalState::Interrupted, 0),
+        ("enlightenment", FinalState::Done, 1),
     ];
     for (stop, state, remarks) in cases {
-        let mut talk = Talk::ready();
+        let mut talk = AcpTestRun::ready();
         talk.prompt(7, "x");
         talk.says(Some("m"), "answer");
         talk.hear_json(json!({"id": "turn-7", "result": {"stopReason": stop}}));
         assert_eq!((talk.ends()[0].0, talk.end().state), (7, state), "{stop}");
         assert_eq!(talk.end().answer, "answer");
-        assert_eq!(talk.end().reason.is_some(), state != Final::Done, "{stop}");
+        assert_eq!(talk.end().reason.is_some(), state != FinalState::Done, "{stop}");
         assert_eq!(talk.remarks().len(), remarks, "{stop}");
     }
-    let mut talk = Talk::ready();
+    let mut talk = AcpTestRun::ready();
     talk.prompt(7, "x");
     talk.with(|driver, out| driver.interrupt(7, out));
     talk.hear_json(json!({"id": "turn-7", "error": {"code": -32800, "message": "Request cancelled"}}));
-    assert_eq!(talk.end().state, Final::Interrupted);
+    assert_eq!(talk.end().state, FinalState::Interrupted);
 }
 
 #[test]
-fn messages_are_kept_apart_and_what_is_said_is_the_answer() {
-    let mut talk = Talk::ready();
+fn messages_are_kept_apart_and_the_reported_pieces_are_the_answer() {
+    let mut talk = AcpTestRun::ready();
     talk.prompt(1, "x");
     talk.says(Some("a"), "one, ");
     talk.says(Some("a"), "two");
@@ -65,7 +68,7 @@ fn messages_are_kept_apart_and_what_is_said_is_the_answer() {
 
 #[test]
 fn an_agent_that_ends_a_turn_twice_spoils_no_other() {
-    let mut talk = Talk::ready();
+    let mut talk = AcpTestRun::ready();
     talk.prompt(1, "x");
     talk.hear_json(json!({"id": "turn-1", "result": {"stopReason": "end_turn"}}));
     talk.prompt(2, "x");
@@ -78,7 +81,7 @@ fn an_agent_that_ends_a_turn_twice_spoils_no_other() {
 
 #[test]
 fn a_long_answer_is_cut_at_a_character_and_says_so() {
-    let mut talk = Talk::ready();
+    let mut talk = AcpTestRun::ready();
     talk.prompt(1, "x");
     talk.says(Some("a"), "x");
     let piece = "é".repeat(MAX_ANSWER_BYTES / 4);
@@ -91,27 +94,27 @@ fn a_long_answer_is_cut_at_a_character_and_says_so() {
 
 #[test]
 fn text_for_a_running_turn_is_taken_or_given_back() {
-    let mut talk = Talk::ready();
+    let mut talk = AcpTestRun::ready();
     talk.prompt(1, "x");
     (2..=4).for_each(|by| talk.with(|driver, out| driver.steer(by, "left", out)));
     assert_eq!(talk.sent[1]["method"], "_session/steering");
     assert_eq!(talk.sent[1]["params"]["_meta"]["steering"]["idleBehavior"], "promptRequired");
     talk.hear_json(json!({"id": "steer-2", "result": {"outcome": "injected"}}));
-    assert_eq!(talk.updates, [Update::Began { turn: 2 }]);
+    assert_eq!(talk.updates, [AgentUpdate::Began { turn: 2 }]);
     talk.hear_json(json!({"id": "steer-3", "error": {"code": -32600, "message": "no images"}}));
-    assert_eq!((talk.ends()[0].0, talk.end().state), (3, Final::Failed));
+    assert_eq!((talk.ends()[0].0, talk.end().state), (3, FinalState::Failed));
     talk.hear_json(json!({"id": "turn-1", "result": {"stopReason": "end_turn"}}));
     let states: Vec<_> = talk.ends().iter().map(|(turn, end)| (*turn, end.state)).collect();
-    assert_eq!(states, [(3, Final::Failed), (4, Final::Unknown), (1, Final::Done)]);
+    assert_eq!(states, [(3, FinalState::Failed), (4, FinalState::Unknown), (1, FinalState::Done)]);
     talk.hear_json(json!({"id": "steer-4", "result": {"outcome": "promptRequired"}}));
-    assert_eq!((talk.ends()[3].0, talk.end().state), (4, Final::Failed));
+    assert_eq!((talk.ends()[3].0, talk.end().state), (4, FinalState::Failed));
     talk.with(|driver, out| driver.steer(5, "right", out));
-    assert_eq!((talk.ends()[4].0, talk.end().state), (5, Final::Failed), "no turn is running");
+    assert_eq!((talk.ends()[4].0, talk.end().state), (5, FinalState::Failed), "no turn is running");
 }
 
 #[test]
 fn the_context_is_told_for_its_own_session_and_zero_means_unknown() {
-    let mut talk = Talk::ready();
+    let mut talk = AcpTestRun::ready();
     let usage = |used: u64| json!({"sessionUpdate": "usage_update", "used": used, "size": 200_000});
     talk.update(usage(45_210));
     talk.hear_json(

@@ -1,7 +1,7 @@
-// Talking to the gateway: requests, problems, and streams that come back by themselves.
+// Client of the gateway: requests, problems, and streams that reconnect by themselves.
 import { cell, kept } from "./lib.js";
 
-/** What the gateway refused, or that it could not be reached (status 0). */
+/** Refusal of the gateway, or failure to reach it (status 0). */
 export class Problem extends Error {
   constructor(body, status) {
     super(body.title || `The gateway answered ${status}`);
@@ -11,40 +11,40 @@ export class Problem extends Error {
     this.status = status;
     this.retryAfter = body.retryAfter;
   }
-  /** Whether asking again may help, and nobody refused. */
+  /** True if a retry may help, because the request was not refused. */
   get isAway() { return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504; }
 }
 
-/** Advice that is for a shell or a program, and what it is in the page. */
+/** Advice for a shell or a program, with its replacement in the page. */
 const HERE = [
   [/--cwd\b/, "Choose a directory that exists."],
   [/`?berth queue \S+ resume`?/, "“Continue” above the message box lets the queue continue."],
   [/Authorization: Bearer/, "Sign in with a token of a higher scope."],
   [/\b(GET|POST|PATCH|DELETE) \/|\s--[a-z]|\bOrigin\b/, ""],
 ];
-/** What to do next, for somebody who has a page and no shell. */
+/** Next step for a user who has a page and no shell. */
 export function forPage(detail) {
   return detail.split("; ").map((part) => (HERE.find(([words]) => words.test(part)) ?? [null, part])[1]).filter(Boolean).join("; ");
 }
 
-/** Whether we are signed in: null while unknown. */
+/** True if this browser is signed in; null while unknown. */
 export const signedIn = cell(null);
-/** Why we no longer are. */
+/** Reason for the end of the login. */
 export const signedOut = cell(null);
 export const me = cell(null);
 const SCOPES = ["read", "send", "control", "admin"];
-/** Whether we may do what needs this scope. */
+/** True if the caller has this scope. */
 export const may = (scope) => { const mine = me.get()?.scope; return !mine || SCOPES.indexOf(mine) >= SCOPES.indexOf(scope); };
 
 /**
  * The login of this browser: a secret that only pages of this origin can read, port included. A cookie would go to every server on
- * this host, whatever its port. A browser that stores nothing has it until the page is left.
+ * this host, whatever its port. A browser that stores nothing keeps it until the page is left.
  */
 const KEY = "berth.login";
 let key = kept.get(KEY);
-/** The header that carries the login. */
+/** Header that carries the login. */
 const bearer = () => (key ? { Authorization: `Bearer ${key}` } : {});
-/** The sub-protocol that carries the login: a page cannot set the headers of a WebSocket. */
+/** Sub-protocol that carries the login: a page cannot set the headers of a WebSocket. */
 export const loginProtocol = () => (key ? [`berth.login.${key}`] : []);
 function keep(next) {
   key = next;
@@ -61,8 +61,8 @@ addEventListener("storage", (event) => {
 const WAIT_MS = 30_000;
 
 /**
- * The address, if a browser asks for it as it is written. What another host said is in some: with `..` in it the question would go
- * to another host, or be about what is here.
+ * Checks that a browser requests the path exactly as it is written. Some paths contain text of another host: with `..` in it the
+ * request would go to another host, or to this one.
  */
 function plain(path) {
   if (new URL(path, location.origin).pathname !== path.split(/[?#]/)[0]) throw new Problem({ title: "There is no such address", detail: path }, 400);
@@ -142,16 +142,16 @@ export const post = (path, body = {}, options) => ask("POST", path, body, option
 export const patch = (path, body, options) => ask("PATCH", path, body, options);
 export const remove = (path, options) => ask("DELETE", path, undefined, options);
 
-/** A session of another host is known as HOST/ID here: no name and no id has a slash. */
+/** Sessions of another host have the id HOST/ID here: no name and no id has a slash. */
 export const split = (session) => { const n = session.indexOf("/"); return n < 0 ? [null, session] : [session.slice(0, n), session.slice(n + 1)]; };
-/** Where a host is asked: everything is there as it is here. */
+/** Prefix of the requests to a host: its API has the same paths as ours. */
 export const under = (host) => (host ? `/v1/hosts/${encodeURIComponent(host)}` : "/v1");
 export const at = (session, rest = "") => { const [host, id] = split(session); return `${under(host)}/sessions/${encodeURIComponent(id)}${rest}`; };
-/** What another host says about a session, as we know that session. */
+/** Status of a session at another host, with the id that it has here. */
 export const ofHost = (host, status) => ({ ...status, id: `${host}/${status.id}`, host });
 /**
- * What was asked of another host, with every session in it known as that host's. Whatever has an id is taken for one, however
- * little it looks like it: what went through would be taken for a session that is here, and be answered here.
+ * Adds the host to the id of every session in an answer of another host. Every object with an id counts as a session: one that was
+ * missed would be taken for a session of this host, and requests about it would go here.
  */
 function theirs(path, data) {
   const host = path.match(/^\/v1\/hosts\/([^/?]+)\//)?.[1];
@@ -165,18 +165,18 @@ function theirs(path, data) {
 
 const FIRST_WAIT_MS = 400;
 const LONGEST_WAIT_MS = 10_000;
-/** A gateway sends a sign of life more often than this; a stream without one is dead, whatever TCP says. */
+/** Timeout of a stream. A gateway sends heartbeats more often, so a silent stream is dead, whatever TCP reports. */
 const SILENCE_MS = 45_000;
 
 /**
- * How many streams all tabs have together. Browsers give one server six connections (over HTTP/1.1): with six streams not
+ * Number of streams of all tabs together. Browsers give one server six connections (over HTTP/1.1): with six streams not
  * even a click would get through.
  */
 const MOST_STREAMS = 4;
-/** How often a tab that got no stream asks instead. */
+/** Interval of polling in a tab without a stream. */
 const ASK_EVERY_MS = 1500;
 
-/** A place among the streams of all tabs: what gives it back, or null if all are taken. */
+/** Takes a place among the streams of all tabs. Returns a function that gives it back, or null if all are taken. */
 async function seat() {
   // Only on secure pages and loopback; elsewhere we hope for few tabs.
   if (!navigator.locks) return () => {};
@@ -190,10 +190,10 @@ async function seat() {
 }
 
 /**
- * Server-sent events, by fetch and not by EventSource: that hides why it failed and how long it waits.
+ * Server-sent events, by fetch and not by EventSource, which hides the reason of a failure and the time until it reconnects.
  * `on(kind, data, id)` gets events; `state` is told {live, since, tries, nextAt, problem}. It is live from the first event on:
- * a gateway that cannot tell anything answers 200, and then says why. `instead` asks once, for a tab that gets no stream because
- * others have them all.
+ * a gateway that has no events to send answers 200, and then sends the problem. `instead` polls once, for a tab without a stream
+ * because other tabs have all of them.
  */
 export function stream(path, { on, instead, state = () => {}, resumes = false }) {
   let last = null, tries = 0, stop = null, timer = 0, closed = false, silence = 0, paused = false;
@@ -227,7 +227,7 @@ export function stream(path, { on, instead, state = () => {}, resumes = false })
         if (event.id != null) last = event.id;
         let data = event.data;
         try { data = JSON.parse(event.data); } catch { /* text */ }
-        // Said in place of news, and over: a stream that only ever has this to say is none.
+        // A problem ends a stream. A stream that only sends a problem does not count as live.
         if (event.kind === "problem") throw new Problem(data, data.status);
         if (!isLive) {
           isLive = true;
@@ -245,7 +245,7 @@ export function stream(path, { on, instead, state = () => {}, resumes = false })
     const refused = trouble instanceof Problem && !trouble.isAway && trouble.status !== 429;
     if (refused) { state({ live: false, refused: true, problem: trouble }); return undefined; }
     tries += 1;
-    // Jitter: a hundred pages must not come back in the same moment.
+    // Jitter: a hundred pages must not reconnect in the same moment.
     const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 1.7 ** (tries - 1)) * (0.75 + Math.random() / 2);
     state({ live: false, tries, nextAt: Date.now() + wait, problem: trouble });
     timer = setTimeout(open, wait);

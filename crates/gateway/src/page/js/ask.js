@@ -1,4 +1,4 @@
-// Questions of the agent: the command in full, the change in colour, the answers it offers, and an answer in own words.
+// Questions of the agent: the whole command, the coloured change, the offered answers, and an answer in the user's own words.
 import { capital, html, useEffect, useRef, useState } from "./lib.js";
 import { icon } from "./icons.js";
 import { at, may, post } from "./api.js";
@@ -10,20 +10,20 @@ import { Diff, oneLine, parseAsked } from "./text.js";
 const CLASS = { allow_once: "yes", allow_always: "", reject_once: "no", reject_always: "no" };
 const kind = (option) => String(option.kind || "").replace(/[A-Z]/g, (c, n) => (n ? "_" : "") + c.toLowerCase()).replace("-", "_");
 
-/** Names a question among all runs of a session: agents number their questions anew in each run. */
+/** Key of a question among all runs of a session: agents number their questions anew in each run. */
 export const askKey = (status, ask) => `${status.epoch}:${ask.request}`;
 
-/** Questions that are drawn, by their keys: {may, scroll}. The message box answers them by the same rules as their buttons. */
+/** Questions in view, by their keys: {may, scroll}. The message box answers them by the same rules as their buttons. */
 export const drawnAsks = new Map();
 
-/** Sends an answer to the question that was read: the next one has another name. */
+/** Sends an answer to the question that the user read: the next question has another name. */
 export async function sendAnswer(status, ask, body) {
   learn(await post(at(status.id, "/answers"), { request: ask.request, epoch: status.epoch, ...body }));
 }
 
 /**
- * Whether the question takes an answer: it was in view for long enough. `press` and `click` tell whether an event may answer it: the
- * click of a pointer only if it began on the same button, and after the question could be read.
+ * Tells whether the question takes an answer: it has to be in view for long enough. `press` and `click` tell whether an event may
+ * answer it: the click of a pointer only if it began on the same button, after the time for reading.
  */
 function useReading(box, isFirst) {
   const reading = useRef(new ReadingTime()).current, began = useRef(null), timer = useRef(0);
@@ -52,12 +52,12 @@ function useReading(box, isFirst) {
     // The next press needs its own reading time.
     again: () => { reading.again(now()); look(); },
     press: (event) => { began.current = may() ? event.currentTarget : null; },
-    // A click without a pointer, by the keyboard or by a screen reader, says so by its count of zero.
+    // A click by the keyboard or a screen reader has no pointer, and a count of zero.
     click: (event) => { const is = event.detail > 0 ? began.current === event.currentTarget : may(); began.current = null; return is; },
   };
 }
 
-/** Whether it asks for permission; else it is a question with answers of its own. */
+/** True for a question about a permission; other questions have answers of their own. */
 const isPermission = (ask) => !ask.options?.length || ask.options.some((option) => kind(option).startsWith("allow"));
 
 /** Heading of a question. */
@@ -83,7 +83,7 @@ function Ask({ status, ask, isFirst, besideScreen }) {
     return () => drawnAsks.delete(key);
   }, [key]);
   const act = (name, doing) => {
-    // Without its name the answer would go to whatever is asked there by then.
+    // Without the question's name the text would go to any question that is open by then.
     if (lock.current || !ask.request) return;
     lock.current = true;
     setBusy(name);
@@ -133,12 +133,12 @@ function Ask({ status, ask, isFirst, besideScreen }) {
         ${busy !== null && html`<span class="row dim" role="status">Answering …</span>`}</div>`}</section>`;
 }
 
-/** The open questions of a session; `besideScreen` where the agent’s screen is in view as well. */
+/** Open questions of a session; `besideScreen` if the agent’s screen is in view as well. */
 export function Asks({ status, besideScreen = false }) {
   return html`<div aria-live="assertive" aria-label=${`${title(status)} needs you`}>${status.turns.asks.map((ask, n) => html`<${Ask} key=${askKey(status, ask)} status=${status} ask=${ask} isFirst=${n === 0} besideScreen=${besideScreen} />`)}</div>`;
 }
 
-/** An answer that was given: what was asked, the answer, and who gave it. */
+/** Record of an answer: the question, the answer, and the user who gave it. */
 export function Answered({ answer, by }) {
   const names = (answer.chosen || []).map((option) => option.name || option.id).join(", ");
   const isNo = (answer.chosen || []).some((option) => kind(option).startsWith("reject"));

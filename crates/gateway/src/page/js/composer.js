@@ -21,21 +21,21 @@ export function Composer({ status, follow }) {
   const waiting = use(outbox).filter((one) => one.session === status.id);
   const net = use(link);
   const works = status.state === "working" || status.state === "needs-you";
-  // The first question, if its answer can be a no with a reason. A text that was begun before the question came is not meant for it.
+  // The first question, if it takes a refusal with a reason. A text that was begun before the question came is not meant for it.
   const ask = may("control") ? status.turns?.asks?.find((one) => one.takes_reason) : null;
   const asked = ask ? askKey(status, ask) : null;
-  // The question that the text in the box is a reason for, if it was written as one.
+  // The question that the text in the box is a reason for, if the text was written as one.
   const reasonFor = useRef(null);
   const began = useRef(null), busy = useRef(false);
   useEffect(() => { setManner(ask && !latest.current.text.trim() ? INSTEAD : "queue"); began.current = null; }, [asked]);
   const refuses = ask && manner === INSTEAD;
   useEffect(() => { setNote(draft(status.id)); }, [status.id]);
   useEffect(() => refused.listen((one) => {
-    // The words of a refused message come back, unless something else was begun meanwhile.
+    // The words of a refused message come back, unless the user has begun another one meanwhile.
     if (one?.session === status.id) setNote((now) => (now.text ? now : keepDraft(status.id, one.text, { text: "" })));
   }), [status.id]);
   useEffect(() => {
-    // Another tab sent the draft that both show.
+    // Another tab sent the draft that both tabs show.
     const other = (event) => { if (event.key === `berth.draft.${status.id}` && event.newValue === null) setNote((now) => (event.oldValue && JSON.parse(event.oldValue).key === now.key ? keepDraft(status.id, "", now) : now)); };
     addEventListener("storage", other);
     return () => removeEventListener("storage", other);
@@ -46,7 +46,7 @@ export function Composer({ status, follow }) {
     el.style.height = `${Math.min(el.scrollHeight, innerHeight * 0.4)}px`;
   }, [note.text]);
   const write = (text) => { if (!text.trim()) reasonFor.current = null; else if (refuses) reasonFor.current = asked; latest.current = keepDraft(status.id, text, latest.current); setNote(latest.current); };
-  /** Refuses what is asked, with the text as the reason; by the same rules as the buttons of the question. */
+  /** Refuses the question, with the text as the reason; by the same rules as the buttons of the question. */
   const refuse = (isRead) => {
     const text = latest.current.text.trim(), drawn = drawnAsks.get(asked);
     if (!text || busy.current) return;
@@ -121,7 +121,7 @@ function Queue({ status, follow }) {
     follow.refresh();
   };
   const base = (number) => at(status.id, `/queue/${number}`);
-  // A place is told by how many are before it.
+  // The position of a turn is the number of turns before it.
   const move = (from, to) => to >= 0 && to < turns.length && from !== to && act(() => patch(base(turns[from].number), { position: to }));
   const paused = held && /pause/i.test(held);
   return html`<section class="queue" aria-label="queue">

@@ -5,10 +5,10 @@ import { at, get, may, post, split, under } from "./api.js";
 import { brief, hasTerminal, isOver, isPaused, kindOf, outcome, person, shell, shownState, spoken, tell } from "./store.js";
 import { Cmd, ProblemBox, State, Sure, Tag } from "./parts.js";
 
-/** How many copies are listed. */
+/** Number of copies in the list. */
 const MOST_POINTS = 12;
 
-/** Asks again while it is looked at: when the session changed, now and then, and when `again` is called. */
+/** Loads data again while it is in view: when the session changed, now and then, and when `again` is called. */
 function useAsked(path, key, everyMs) {
   const [state, setState] = useState({ data: null, problem: null, at: 0 });
   const [wish, setWish] = useState(0);
@@ -29,7 +29,7 @@ function useAsked(path, key, everyMs) {
   return { ...state, again: () => setWish(wish + 1) };
 }
 
-/** Whether the evidence is unfolded: by whoever asked why. */
+/** True if the user unfolded the evidence. */
 export const evidenceOpen = cell(false);
 function Evidence({ status }) {
   const why = useAsked(at(status.id, "/why"), `${status.seq} ${status.state}`, 15_000);
@@ -42,9 +42,9 @@ function Evidence({ status }) {
 }
 
 const CHANGE_LETTERS = { added: "A", modified: "M", deleted: "D", untracked: "?", conflicted: "C" };
-/** How many changed files are listed. */
+/** Number of changed files in the list. */
 const MOST_CHANGED = 50;
-/** Files that differ from the last commit; nothing outside of a git work tree. */
+/** Files that differ from the last commit; hidden outside of a git work tree. */
 function ChangedFiles({ status }) {
   const seen = useAsked(at(status.id, "/changes"), `${status.state} ${status.turns?.total}`, 15_000);
   const { total, files, trouble } = seen.data || {};
@@ -56,7 +56,7 @@ function ChangedFiles({ status }) {
     ${total > MOST_CHANGED && html`<p class="dim">and ${total - Math.min(files.length, MOST_CHANGED)} more</p>`}</details></dd>`;
 }
 
-/** How full the context window of the agent is; nothing if the agent does not tell. */
+/** Use of the agent's context window; hidden if the agent does not report it. */
 function Context({ context }) {
   if (!context) return null;
   const { used_tokens: used, window_tokens: window } = context;
@@ -88,7 +88,7 @@ function Processes({ status }) {
   return html`<section class="sect"><h2>Processes</h2><${ProblemBox} problem=${seen.problem} quiet />
     ${block && html`<div class="tiles"><div class="tile"><b>${bytes(block.memory_bytes)}</b><span>memory${limit ? ` of ${bytes(limit)}` : ""}</span></div><div class="tile"><b>${rows.length}</b><span>${rows.length === 1 ? "process" : "processes"}</span></div><div class="tile"><b>${ports.length}</b><span>${ports.length === 1 ? "port" : "ports"}</span></div></div>`}
     ${ports.length > 0 && html`<p style="margin-bottom:10px" class="row wrap">${ports.map((port) => html`<span class="tag mono">${icon("globe")}${port}</span>`)}</p>`}
-    ${rows.length > 0 && html`<table class="procs"><thead><tr><th>Command</th><th class="num">pid</th><th class="num">Memory</th></tr></thead><tbody>${rows.map((row) => html`<tr><td class="c"><span class="clamp" title=${row.command}>${atHome(brief(row.command))}</span>${row.astray && html` <span class="st failed">astray</span>`}<div class="meter" aria-hidden="true"><i style=${`width:${Math.max(2, (100 * row.memory_bytes) / most)}%`}></i></div></td><td class="num">${row.pid}</td><td class="num">${bytes(row.memory_bytes)}</td></tr>`)}</tbody></table>`}
+    ${rows.length > 0 && html`<table class="procs"><thead><tr><th>Command</th><th class="num">pid</th><th class="num">Memory</th></tr></thead><tbody>${rows.map((row) => html`<tr><td class="c"><span class="clamp" title=${row.command}>${atHome(brief(row.command))}</span>${row.astray && html` <span class="st failed">outside the tree</span>`}<div class="meter" aria-hidden="true"><i style=${`width:${Math.max(2, (100 * row.memory_bytes) / most)}%`}></i></div></td><td class="num">${row.pid}</td><td class="num">${bytes(row.memory_bytes)}</td></tr>`)}</tbody></table>`}
     ${block && !rows.length && html`<p class="dim">No process is running.</p>`}</section>`;
 }
 
@@ -100,7 +100,7 @@ function Helpers({ status }) {
   return html`<section class="sect"><h2>Shared helpers</h2><ul class="facts">${mine.map((one) => html`<li><div class="src"><span>${one.helper.name}</span><span>${one.state}</span></div><span class="mono">${spoken(one.command)}</span><div class="dimmer">${[one.helper.address, count(owners(one).length, "owner")].filter(Boolean).join(" · ")}</div></li>`)}</ul></section>`;
 }
 
-/** What is kept of the agent's own record: a copy from the end of each turn, for when that is gone. */
+/** Copies of the agent's transcript, one from the end of each turn, for when the transcript is lost. */
 function History({ status }) {
   const seen = useAsked(at(status.id, "/history"), `${status.turns?.total} ${status.state}`, 15_000);
   const [chosen, setChosen] = useState(null);
@@ -110,21 +110,21 @@ function History({ status }) {
   if (!kept?.original && !points.length) return null;
   const words = (point) => (point.turn ? `turn ${point.turn}` : "before the first turn");
   const which = (point) => (point.turn ? `after turn ${point.turn}` : `of ${clockTime(point.at)}`);
-  const back = (point) => setChosen(html`<${Sure} title="Restore the record?" lead=${`The copy ${which(point)} is written to where the agent looks for it: ${place(kept.original.path)}. No existing file is overwritten.`} yes="Restore" onClose=${() => setChosen(null)} onYes=${async () => {
+  const back = (point) => setChosen(html`<${Sure} title="Restore the transcript?" lead=${`The copy ${which(point)} is written to the path where the agent reads it: ${place(kept.original.path)}. No existing file is overwritten.`} yes="Restore" onClose=${() => setChosen(null)} onYes=${async () => {
     await post(at(status.id, "/history/restore"), { at: point.number });
-    tell("good", "The record is restored", "Resume continues with it.");
+    tell("good", "The transcript is restored", "Resume continues with it.");
     seen.again();
   }} />`);
-  return html`<details class="sect fold" id="history" open=${isGone ? true : undefined}><summary>${icon("chevron", "chev")}<span>History</span><span class="grow">${isGone ? html`<span class="bad">the record is gone</span>` : points.length ? `${count(points.length, "copy", "copies")}, ${ago(points[0].at, now)}` : "no copy yet"}</span></summary>
-    ${isGone && html`<p class="change">The agent's own record is gone.${isOver(status) ? (canPutBack ? " A copy can be restored." : "") : " Stop the session to restore a copy."}</p>`}
+  return html`<details class="sect fold" id="history" open=${isGone ? true : undefined}><summary>${icon("chevron", "chev")}<span>History</span><span class="grow">${isGone ? html`<span class="bad">the transcript is gone</span>` : points.length ? `${count(points.length, "copy", "copies")}, ${ago(points[0].at, now)}` : "no copy yet"}</span></summary>
+    ${isGone && html`<p class="change">The agent's transcript is gone.${isOver(status) ? (canPutBack ? " A copy can be restored." : "") : " Stop the session to restore a copy."}</p>`}
     ${kept.full && html`<p class="change">No more copies are made: ${kept.full}</p>`}
-    <ul class="points">${points.slice(0, MOST_POINTS).map((point) => html`<li><span class="grow">${capital(words(point))}<span class="dimmer" title=${clockTime(point.at)}> · ${ago(point.at, now)} · ${bytes(point.size)}</span></span>${canPutBack && html`<button class="b small" aria-label=${`restore the record ${which(point)}`} onClick=${() => back(point)}>Restore</button>`}</li>`)}</ul>
+    <ul class="points">${points.slice(0, MOST_POINTS).map((point) => html`<li><span class="grow">${capital(words(point))}<span class="dimmer" title=${clockTime(point.at)}> · ${ago(point.at, now)} · ${bytes(point.size)}</span></span>${canPutBack && html`<button class="b small" aria-label=${`restore the transcript ${which(point)}`} onClick=${() => back(point)}>Restore</button>`}</li>`)}</ul>
     ${points.length > MOST_POINTS && html`<p class="change">and ${points.length - MOST_POINTS} earlier: <code>${shell(status, "history")}</code></p>`}${chosen}</details>`;
 }
 
 export function Details({ status: known, onTag, onNote }) {
   const now = useNow();
-  // Who is attached, and the context in the middle of a turn, is known to the keeper alone and is no event. The list tells that it changed, and of hosts elsewhere not even that.
+  // Attached clients, and the context in the middle of a turn, are known to the keeper alone and are not events. The list shows only that the session changed, and for hosts elsewhere not even that.
   const fresh = useAsked(at(known.id), `${known.seq} ${known.clients}`, 5000).data;
   const status = fresh && fresh.id === known.id && fresh.seq >= known.seq ? { ...known, clients: fresh.clients, attached: fresh.attached, writer: fresh.writer, context: fresh.context } : known;
   const w = status.writer;

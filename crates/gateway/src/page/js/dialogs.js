@@ -26,14 +26,14 @@ export function SignIn() {
     setBusy(false);
   };
   return html`<main class="gate"><form onSubmit=${submit}><div class="brand"><img src="/assets/icon.svg" alt="" />berth</div>
-    <h1>Sign in</h1><p>This gateway on <b>${location.host}</b> needs a token. Its owner makes one, or a link that signs you in:</p>
-    <div class="field cmds"><${Cmd} text="berth token new --scope control --name phone" /><${Cmd} text="berth link" /></div>
+    <h1>Sign in</h1><p>This gateway on <b>${location.host}</b> needs a login. On its host, the first command prints a link that signs you in; the second makes a token:</p>
+    <div class="field cmds"><${Cmd} text="berth link" /><${Cmd} text="berth token new --scope control --name phone" /></div>
     <${ProblemBox} problem=${problem ?? (why && { title: "You were signed out", detail: `${why.title}. The login was revoked or has expired.` })} />
     <div class="field"><label class="lab" for="token">Token</label><input class="f mono" id="token" type="password" autocomplete="current-password" autofocus value=${token} onInput=${(e) => setToken(e.target.value)} /></div>
     <button class="b main" disabled=${busy || !token.trim()}>${busy ? "Signing in …" : "Sign in"}</button></form></main>`;
 }
 
-/** Scopes of a link, and what they allow. */
+/** Scopes of a link, with the rights of each. */
 const SCOPES = [["read", "Read", "see sessions"], ["send", "Send", "see, start and prompt agents"], ["control", "Control", "also answer, type and stop"]];
 /** Light modules around a QR code, which a camera needs. */
 const QUIET = 4;

@@ -4,17 +4,17 @@ import { icon } from "./icons.js";
 import { get, under } from "./api.js";
 import { href } from "./store.js";
 
-/** How long nobody types before it is looked for. */
+/** Pause in typing after which the search starts. */
 const AFTER_MS = 250;
-/** Fewer letters are in everything. */
+/** Shortest search: fewer letters match nearly everything. */
 const LEAST_LETTERS = 3;
-/** How many lines each host tells. */
+/** Number of lines from each host. */
 const MOST_HITS = 40;
-/** How long another host may take; it is asked over ssh. */
+/** Timeout for another host, which is asked over ssh. */
 const HOST_WAIT_MS = 20_000;
 const NOTHING = { found: [], away: [], busy: 0, more: false };
 
-/** {found, away, busy, more}: lines that have the words, hosts that cannot be asked, how many are still asked. */
+/** {found, away, busy, more}: matching lines, unreachable hosts, the number of hosts that have not answered yet. */
 export function useFind(query, hosts) {
   const [state, setState] = useState(NOTHING);
   const pattern = query.trim();
@@ -28,7 +28,7 @@ export function useFind(query, hosts) {
     const timer = setTimeout(() => {
       const literal = pattern.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
       const asked = [null, ...names];
-      // What was found for other words stays until the first answer: nothing flickers.
+      // Earlier results stay until the first answer, so that the list does not flicker.
       let isFirst = true;
       const take = (change) => {
         if (stop.signal.aborted) return;
@@ -38,7 +38,7 @@ export function useFind(query, hosts) {
       for (const host of asked) {
         get(`${under(host)}/grep?pattern=${encodeURIComponent(literal)}&ignore_case=true&limit=${MOST_HITS}`, { signal: stop.signal, timeout: host ? HOST_WAIT_MS : undefined }).then(({ lines, more }) => {
           const found = lines.filter((line) => line.matches.length).map((line) => ({ ...line, host }));
-          // Ours first, then each host's as they come: what is there does not move.
+          // Results of this host come first, then those of each host as they arrive, so that visible lines do not move.
           take((before) => ({ ...before, found: host ? [...before.found, ...found] : [...found, ...before.found], more: before.more || more, busy: before.busy - 1 }));
         }, () => take((before) => ({ ...before, away: host ? [...before.away, host] : before.away, busy: before.busy - 1 })));
       }
@@ -56,7 +56,7 @@ export function Hits({ hits }) {
 }
 
 function Hit({ hit }) {
-  // The marks are in bytes of the line, as in `berth grep --json`.
+  // The marks are byte offsets in the line, as in `berth grep --json`.
   const raw = new TextEncoder().encode(hit.line), text = new TextDecoder();
   const from = Math.max(0, (hit.matches[0]?.start ?? 0) - 60);
   const parts = [from ? "…" : ""];

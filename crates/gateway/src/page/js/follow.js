@@ -1,15 +1,15 @@
-// One session, followed: its turns as stored, and what the running one says at this moment.
+// One session, followed: its stored turns, and the output of the running one.
 import { useEffect, useRef, useState } from "./lib.js";
 import { at, get, split, stream } from "./api.js";
 import { learn } from "./store.js";
 
-/** How often the tools of a running turn are looked at anew. */
+/** Interval of reading the tools of a running turn again. */
 const LOOK_MS = 1200;
 const PAGE = 60;
 
 export const isFinal = (turn) => ["done", "failed", "cancelled", "interrupted", "unknown"].includes(turn.state);
 
-/** What the agent's own record says now, behind the earlier part of it that was read before. */
+/** The agent's transcript as it is now, behind the earlier part that was read before. */
 function joined(record, known) {
   const first = record.exchanges[0].offset, older = (known?.exchanges || []).filter((one) => one.offset < first);
   return older.length ? { ...record, before: known.before, exchanges: [...older, ...record.exchanges] } : record;
@@ -37,7 +37,7 @@ export function useFollow({ id, seq, turns: begun }, talks) {
         const last = Math.max(0, ...me.turns.keys());
         let after = me.loaded ? Math.min(...open, last + 1) - 1 : Math.max(0, (begun?.total || 0) - PAGE);
         if (!me.loaded) me.more = after > 0;
-        // A page has a size, too: what did not fit is in the next one.
+        // A page of turns has a size limit as well: the remaining ones are in the next page.
         for (; after != null;) {
           const answer = await get(at(id, `/transcript?after=${after}&limit=${PAGE}`));
           if (answer.record) me.record = joined(answer.record, me.record);
@@ -69,7 +69,7 @@ export function useFollow({ id, seq, turns: begun }, talks) {
     };
     let painted = 0;
     const paint = () => { if (!painted) painted = requestAnimationFrame(() => { painted = 0; show(); }); };
-    // Whatever id it says: it is the session that was asked for.
+    // The event may have any id: it belongs to the requested session.
     const told = (status) => learn({ ...status, id, host: split(id)[0] });
     const feed = me.feed = stream(at(id, `/events?after=${seq || 0}`), {
       resumes: true,
@@ -82,8 +82,7 @@ export function useFollow({ id, seq, turns: begun }, talks) {
         else if (kind === "event") soon();
         else if (kind === "said") {
           const one = piece(data.turn);
-          // Whoever comes (again) hears first what was said so far: from the first byte on. A piece that does not follow is not
-          // put behind a hole: what is stored is shown instead, until the answer is told from its beginning again.
+          // A new subscriber first gets the answer so far, from its first byte on. A piece with a gap before it is not appended: the stored answer is shown instead, until the stream begins the answer again.
           if (data.at === 0) Object.assign(one, { text: "", bytes: 0, torn: false });
           if (data.at !== one.bytes) Object.assign(one, { text: "", torn: true });
           one.bytes = data.at + new TextEncoder().encode(data.text).length;

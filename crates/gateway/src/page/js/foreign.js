@@ -1,4 +1,4 @@
-// Conversations that were started without berth: who has them open, what they say, adopting and importing them.
+// Conversations that were started without berth: the programs that have them open, their text, adopting and importing.
 import { html, cell, use, useEffect, useNow, useRef, useState, ago, clockTime, count, hour, place } from "./lib.js";
 import { icon } from "./icons.js";
 import { Problem, get, may, post, signedIn, under } from "./api.js";
@@ -6,22 +6,22 @@ import { address, go, hosts, learn, tell } from "./store.js";
 import { Dialog, ProblemBox, Sure } from "./parts.js";
 import { Record } from "./transcript.js";
 
-/** How often the list looks whether there are any, and how often whoever reads them all does. */
+/** Interval of checking for such conversations, and of loading the whole list while it is in view. */
 const LOOK_EVERY_MS = 60_000, READ_EVERY_MS = 10_000;
-/** How many others of the past are shown first. */
+/** Number of past conversations that are shown first. */
 const PAGE = 50;
-/** An agent is started, and whoever had it open is ended before that. */
+/** Timeout for adopting: an agent is started, and the program that has the conversation open is ended before that. */
 const ADOPT_WAIT_MS = 90_000;
 
 const where = (one, rest = "") => `${under(one.host)}/foreign/${encodeURIComponent(one.agent)}/${encodeURIComponent(one.conversation_id)}${rest}`;
-/** What it is about. */
+/** Title of a conversation. */
 const about = (one) => one.title || one.first_words || (one.unreadable ? "Unreadable" : "No messages yet");
-/** Somebody who has it open, in words. */
+/** Description of a program that has it open. */
 const holder = ({ pid, terminal, since }) => `pid ${pid}${terminal ? ` on ${String(terminal).replace(/^\/dev\//, "")}` : ""}, since ${hour(since)}`;
 const unheld = (all) => all.filter((one) => !one.held_by.length);
 const holders = (one) => one.held_by.map(holder).join("; ");
 
-/** Whether there are any here, and how many of them somebody has open. */
+/** Number of foreign conversations on this host, and number of open ones among them. */
 const some = cell({ any: false, open: 0 });
 let timer = 0;
 async function look() {
@@ -31,7 +31,7 @@ async function look() {
     try {
       const { conversations } = await get("/v1/foreign?limit=1");
       some.set({ any: conversations.length > 0, open: conversations.filter((one) => one.held_by.length).length });
-    } catch { /* who may not ask is shown nothing */ }
+    } catch { /* a caller without the right sees no such list */ }
   }
   clearTimeout(timer);
   timer = setTimeout(look, LOOK_EVERY_MS);
@@ -39,7 +39,7 @@ async function look() {
 document.addEventListener("visibilitychange", look);
 signedIn.listen(look);
 
-/** The way there, in the list; nothing where there is nothing. */
+/** Link to the conversations, in the list; hidden if there are none. */
 export function ForeignLink({ isOpen }) {
   const { any, open } = use(some);
   if (!any) return null;
@@ -57,7 +57,7 @@ export function Foreign({ setDialog }) {
     const ask = async () => {
       clearTimeout(next);
       const of = async (host) => { const { conversations, beyond } = await get(`${under(host)}/foreign?limit=${limit}`); return { beyond, all: conversations.map((one) => ({ ...one, host })) }; };
-      // Another host that does not answer is told of in the list; what is here is shown all the same.
+      // An unreachable host is mentioned in the list; conversations of this host are shown all the same.
       const [here, ...others] = await Promise.all([of(null).catch((problem) => ({ all: [], beyond: 0, problem })), ...names.split("/").filter(Boolean).map((host) => of(host).catch(() => ({ all: [], beyond: 0 })))]);
       if (gone) return;
       setFound({ all: [here, ...others].flatMap((one) => one.all), beyond: [here, ...others].reduce((sum, one) => sum + one.beyond, 0), pastHere: unheld(here.all).length + here.beyond, problem: here.problem });
@@ -70,13 +70,13 @@ export function Foreign({ setDialog }) {
   const close = () => setDialog(null);
   const done = () => { close(); look(); };
   const adopt = (one) => setDialog(html`<${Adopt} one=${one} onClose=${close} onDone=${done} />`);
-  const bring = (one) => setDialog(html`<${Sure} title="Import this conversation?" lead="The conversation becomes a session: it can be found, read and resumed. Nothing is started, and the agent's own record is not changed." yes="Import" onYes=${async () => {
+  const bring = (one) => setDialog(html`<${Sure} title="Import this conversation?" lead="The conversation becomes a session: it can be found, read and resumed. Nothing is started, and the agent's transcript is not changed." yes="Import" onYes=${async () => {
     const { conversations: [was] } = await post(`${under(one.host)}/foreign/import`, { conversations: [one.conversation_id], agent: one.agent });
     if (was.outcome === "refused") throw new Problem({ title: "The conversation was not imported", detail: was.why }, 409);
     look();
     go([one.host, was.name || was.session].filter(Boolean).join("/"));
   }} onClose=${close} />`);
-  const all = () => setDialog(html`<${Sure} title=${`Import ${count(found.pastHere, "conversation")}?`} lead="All past conversations of this host, also those not shown yet. Each becomes a session with the times of the agent's own record. Nothing is started. Conversations that are open elsewhere are left out." yes="Import all" onYes=${async () => {
+  const all = () => setDialog(html`<${Sure} title=${`Import ${count(found.pastHere, "conversation")}?`} lead="All past conversations of this host, also those not shown yet. Each becomes a session with the times of the agent's transcript. Nothing is started. Conversations that are open elsewhere are left out." yes="Import all" onYes=${async () => {
     const { conversations, beyond } = await post("/v1/foreign/import", { all: true }, { timeout: ADOPT_WAIT_MS });
     const made = conversations.filter((one) => one.outcome === "imported"), left = conversations.filter((one) => one.outcome === "refused");
     tell("good", `${made.length} imported${beyond ? `, ${beyond} more to come: import again` : ""}`, left.length ? `${left.length} left as they are: ${left[0].why}` : "");
@@ -86,7 +86,7 @@ export function Foreign({ setDialog }) {
   const open = (found.all || []).filter((one) => one.held_by.length), past = unheld(found.all || []);
   const group = (name, some) => some.length > 0 && html`<section aria-label=${name}><h2 class="group">${name}<span class="n">${some.length}</span></h2><ul class="convs">${some.map((one) => html`<${Conversation} key=${`${one.host} ${one.agent} ${one.conversation_id}`} one=${one} now=${now} onAdopt=${adopt} onImport=${bring} />`)}</ul></section>`;
   return html`<main class="pane middle" aria-label="other conversations">
-    <header class="head"><a class="b bare icon back" href="#/" aria-label="back to the list">${icon("back")}</a><div class="title"><h1><span class="cut">Other conversations</span></h1><div class="sub cut">Started without berth, in the agents’ own records</div></div>
+    <header class="head"><a class="b bare icon back" href="#/" aria-label="back to the list">${icon("back")}</a><div class="title"><h1><span class="cut">Other conversations</span></h1><div class="sub cut">Started without berth, from the agents’ transcripts</div></div>
       ${may("send") && past.some((one) => !one.host) && html`<button class="b small" onClick=${all}>Import all</button>`}</header>
     <div class="scroll" tabindex="0" role="region" aria-label="conversations"><div class="talk foreign">
       <${ProblemBox} problem=${found.problem} quiet />
@@ -123,7 +123,7 @@ function Adopt({ one, onClose, onDone }) {
     setBusy(true);
     setProblem(null);
     try {
-      // Only who was read of is ended: if it is somebody else by now, nobody is.
+      // Only the programs that the user has read about are ended: if others have it open by now, none is ended.
       const status = await post(where(one, "/adopt"), { tui, ...(isHeld && { take_only: held.map((holder) => holder.pid) }), ...(name.trim() && { name: name.trim() }) }, { timeout: ADOPT_WAIT_MS });
       learn(status);
       onDone();
@@ -131,7 +131,7 @@ function Adopt({ one, onClose, onDone }) {
       return;
     } catch (trouble) {
       setProblem(trouble);
-      // Somebody opened it since we looked: they are named before they are ended.
+      // A program opened the conversation since the page loaded it: the user sees its name before it is ended.
       if (trouble.code === "in-use") get(where(one)).then(({ conversation }) => setHeld(conversation.held_by), () => {});
     }
     setBusy(false);

@@ -30,7 +30,7 @@ const cLike = language(C_LIKE, `${BLOCK}|${SLASHES}`, `${STRING}|${CHARS}|${TICK
 const rust = language(C_LIKE, `${BLOCK}|${SLASHES}`, String.raw`${STRING}|'(?:\\[^'\n]{1,10}|[^'\\\n])'`);
 const python = language(SCRIPT, HASH, String.raw`"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)|${STRING}|${CHARS}`);
 const script = language(SCRIPT, HASH, `${STRING}|${CHARS}`);
-// A command that a person decides on: no part of it is drawn as a comment, because a mistake here would hide what runs.
+// A command that a user decides on: no part of it is drawn as a comment, because a mistake here would hide code that runs.
 const command = language(SCRIPT, NEVER, `${STRING}|${CHARS}`);
 const sql = language(SQL, String.raw`--.*|${BLOCK}`, `${STRING}|${CHARS}`, { fold: true });
 const data = language(DATA, NEVER, STRING);

@@ -15,7 +15,7 @@ export function icon(name, extra = "") {
   return html`<svg class=${"i " + extra} viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width=${name === "more" || name === "grip" ? 2 : 1.5} stroke-linecap="round" stroke-linejoin="round" aria-hidden="true"><path d=${path[name]} /></svg>`;
 }
 
-/** A state has its own shape, so that nobody needs to see colours. */
+/** Each state has a shape of its own, so that users do not depend on colours. */
 export function stateIcon(state) {
   const ring = html`<circle cx="8" cy="8" r="6" stroke="currentColor" stroke-width="1.6" fill="none" />`;
   const shapes = {
@@ -31,6 +31,6 @@ export function stateIcon(state) {
   return html`<svg class="i" viewBox="0 0 16 16" aria-hidden="true">${shapes[same[state] || state] || shapes.lost}</svg>`;
 }
 
-/** Words of states that are not called as the API calls them. */
+/** Labels of states that differ from their names in the API. */
 const STATE_WORDS = { "needs-you": "Needs you", stopped: "Ended" };
 export const stateWord = (state) => STATE_WORDS[state] || capital(state);

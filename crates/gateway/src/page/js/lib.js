@@ -1,8 +1,8 @@
-// What every view needs: elements, hooks, a store one can listen to, words for times and sizes.
+// Shared code of all views: elements, hooks, an observable store, words for times and sizes.
 export { html, render, useState, useEffect, useLayoutEffect, useRef, useMemo, useCallback, useErrorBoundary } from "/assets/vendor/preact.js";
 import { useState, useEffect } from "/assets/vendor/preact.js";
 
-/** A value that tells whoever listens when it changes. */
+/** An observable value: it notifies its subscribers of every change. */
 export function cell(value) {
   const listeners = new Set();
   return {
@@ -20,13 +20,13 @@ export function cell(value) {
   };
 }
 
-/** The value of a cell, in a view. */
+/** Value of a cell, in a view. */
 export function use(source) {
   const [, again] = useState(0);
   const shown = source.get();
   useEffect(() => {
     const draw = () => again((n) => n + 1);
-    // What changed after this was drawn, and before anybody listened, would never be shown.
+    // A change between drawing and subscribing would otherwise never be shown.
     if (source.get() !== shown) draw();
     return source.listen(draw);
   }, [source]);
@@ -67,10 +67,10 @@ export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export const count = (n, one, many = one + "s") => `${n} ${n === 1 ? one : many}`;
 export const tokens = (n) => (n >= 1000 ? `${(n / 1000).toFixed(n < 10000 ? 1 : 0)}k` : `${n}`);
 
-/** A directory as people say it. The page does not know the home directory, so it takes the usual places for one. */
+/** Path of a directory in short form. The page does not know the home directory, so it takes the usual places for one. */
 export const place = (path) => (path || "").replace(/^\/(home|Users)\/[^/]+(?=\/|$)/, "~").replace(/^\/root(?=\/|$)/, "~");
 
-/** The same for every path in a command line. */
+/** Command line with all of its paths in short form. */
 export const atHome = (line) => line.replace(/(^|[\s=])\/(?:(?:home|Users)\/[^/\s]+|root)(?=\/)/g, "$1~");
 
 export const mint = () => {
@@ -78,7 +78,7 @@ export const mint = () => {
   return "page-" + Array.from(bits, (b) => b.toString(16).padStart(2, "0")).join("");
 };
 
-/** localStorage that may be full, forbidden or absent. */
+/** localStorage, which may be full, forbidden or absent. */
 export const kept = {
   get(key, store = localStorageOr()) {
     try { return JSON.parse(store.getItem(key)); } catch { return null; }
@@ -94,7 +94,7 @@ export const tabStore = () => {
   try { return window.sessionStorage; } catch { return undefined; }
 };
 
-/** Copies; without a secure context through a field, as ever. */
+/** Copies a text; without a secure context through a hidden field. */
 export async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);

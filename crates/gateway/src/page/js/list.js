@@ -8,14 +8,14 @@ import { Cmd, State, Tag } from "./parts.js";
 import { Hits, useFind } from "./find.js";
 import { ForeignLink } from "./foreign.js";
 
-/** What the row says below the title: the question, else how the run ended, else the tool in use, else the last words. */
+/** Second line of a row: the question, else the end of the run, else the tool in use, else the last words. */
 export function does(status) {
   const turns = status.turns;
   const ask = turns?.asks?.[0];
   if (ask) return { kind: "asks", text: [ask.tool, oneLine(ask.detail || "")].filter(Boolean).join(": ") };
   if (status.state === "stopped" || status.state === "archived") {
     const { words, isBad } = outcome(status), last = said(status);
-    // A conversation that never ran here did not end either.
+    // An imported conversation that never ran here has no end of a run either.
     if (isImported(status)) return { kind: "", text: last || "Imported conversation" };
     if (words === "ended" && last) return { kind: "", text: last };
     return { kind: isBad ? "bad" : "", text: capital(words), then: last || (!status.agent && brief(spoken(status.command))) };
@@ -58,7 +58,7 @@ const matches = (status, words) => {
   const hay = [status.name, status.id, status.host, status.agent, (status.command || []).join(" "), status.cwd, status.state, ...(status.tags || []), status.note, status.branch, status.model, does(status).text].join(" ").toLowerCase();
   return words.every((word) => hay.includes(word));
 };
-/** Rows under a pointer keep their places within their groups: a row that moves under a finger is the wrong session stopped. */
+/** Rows under a pointer keep their places within their groups: otherwise a moving row could make the user stop the wrong session. */
 function steady(rows, held) {
   if (!held) return rows;
   const place = new Map(held.map((id, n) => [id, n]));

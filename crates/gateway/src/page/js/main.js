@@ -1,4 +1,4 @@
-// The page: who you are, the list, the session, the details; the keyboard.
+// Root of the page: login, list, session, details, and keyboard.
 import { html, render, use, useEffect, useRef, useState, useErrorBoundary, capital, span } from "./lib.js";
 import { icon } from "./icons.js";
 import { logout, may, signedIn } from "./api.js";
@@ -12,9 +12,9 @@ import { Foreign } from "./foreign.js";
 import { NewSession } from "./new.js";
 import { resume } from "./outbox.js";
 
-/** A connection that is back is said for this long. */
+/** Time for which the page reports that the connection is back. */
 const BACK_MS = 4000;
-/** A hiccup is not worth a banner. */
+/** Shortest outage that shows a banner. */
 const HICCUP_MS = 700;
 
 function Banner() {
@@ -90,7 +90,7 @@ function Spoken() {
   return html`<div class="vh" role="status" aria-live="assertive">${words}</div>`;
 }
 
-/** At once where the list is in view: whoever types on must not type shortcuts. */
+/** Takes the focus at once where the list is in view: letters that follow must not be read as shortcuts. */
 function find() {
   const focus = () => document.getElementById("find")?.focus();
   focus();
@@ -99,7 +99,7 @@ function find() {
   setTimeout(focus, 50);
 }
 
-/** Single letters, and only where nobody writes. */
+/** Shortcuts of single letters, only while no text is being written. */
 function keyboard(ref) {
   let before = "";
   const on = (event) => {
@@ -119,7 +119,7 @@ function keyboard(ref) {
       next?.focus();
       if (next && matchMedia("(min-width: 761px)").matches && where().session) next.click();
     };
-    // What is drawn may still be the session before: nothing is done to that one, nor answered.
+    // The page may still show the previous session: no action and no answer goes to that one.
     const isDrawn = where().session === k.here.session;
     const verbs = isDrawn && k.status && actions(k.status, k.setDialog);
     const act = {

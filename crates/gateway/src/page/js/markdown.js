@@ -1,13 +1,13 @@
-// What agents write, as Markdown: parsed in a worker within limits, then reduced to tags and attributes that are known to be harmless.
+// Markdown of agents: parsed in a worker within limits, then reduced to tags and attributes that are known to be harmless.
 // Beyond a limit it is shown as plain text.
 import { html, useEffect, useRef, useState } from "./lib.js";
 import "/assets/vendor/purify.js";
 
-/** Longer texts are not parsed. */
+/** Longest text that is parsed. */
 const MOST_CHARS = 400_000;
-/** A text that takes longer is given up, and its worker is terminated. */
+/** Time limit for a text; after it its worker is terminated. */
 const MOST_PARSE_MS = 1000;
-/** A worker that has not started by then never will: without a worker everything is shown as plain text. */
+/** Time limit for the start of the worker: without a worker everything is shown as plain text. */
 const MOST_START_MS = 20_000;
 const WORKER = "/assets/js/markdown_worker.js";
 
@@ -18,7 +18,7 @@ const policy = globalThis.trustedTypes?.createPolicy("berth", {
 });
 
 const purify = globalThis.DOMPurify;
-/** Classes of coloured code, the only ones that stay: see `highlight.js`. */
+/** Classes of coloured code, the only ones that are kept: see `highlight.js`. */
 const COLOURS = /^h-[kscnf]$/;
 purify.addHook("uponSanitizeAttribute", (node, data) => { if (data.attrName === "class" && !COLOURS.test(data.attrValue)) data.keepAttr = false; });
 purify.addHook("afterSanitizeAttributes", (node) => {
@@ -27,7 +27,7 @@ purify.addHook("afterSanitizeAttributes", (node) => {
     node.setAttribute("rel", "noopener noreferrer");
   }
 });
-/** What may be left of an answer: nothing that loads, runs, sends, or is found by its name. Links lead to other pages only. */
+/** Tags that are kept: none that loads, runs, sends, or is found by its name. Links lead to other pages only. */
 const HARMLESS = {
   ALLOWED_TAGS: ["a", "b", "blockquote", "br", "code", "dd", "del", "details", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "ins", "kbd", "li", "mark", "ol", "p", "pre", "q", "s", "samp", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "u", "ul", "var"],
   ALLOWED_ATTR: ["align", "class", "colspan", "href", "open", "rowspan", "start", "title"],
@@ -37,11 +37,11 @@ const HARMLESS = {
   ...(policy && { TRUSTED_TYPES_POLICY: policy, RETURN_TRUSTED_TYPE: true }),
 };
 
-/** Texts that wait for the worker, the first one being parsed: [{text, done}]. */
+/** Queue of the worker; the first text is being parsed: [{text, done}]. */
 const waiting = [];
 let worker = null, isReady = false, isBroken = false, timer = 0;
 
-/** The markup of a text; null if it is beyond a limit. */
+/** Markup of a text; null if the text is beyond a limit. */
 function parse(text) {
   return new Promise((done) => {
     waiting.push({ text, done });
@@ -89,7 +89,7 @@ function breakDown() {
   next();
 }
 
-/** Short texts that were parsed, the oldest first: what is drawn again is drawn at once. */
+/** Cache of short parsed texts, oldest first, so that they are drawn at once when they are drawn again. */
 const known = new Map();
 const MOST_KNOWN = 200;
 const MOST_KNOWN_CHARS = 20_000;
@@ -109,7 +109,7 @@ export function Markdown({ text }) {
     while (state.isHere && state.wants !== state.last) {
       const now = state.wants;
       state.last = now;
-      // A text that goes on from one that was too much is too much as well: a turn that runs grows with every word.
+      // A text that extends one beyond a limit is beyond it as well: the answer of a running turn grows with every word.
       if (known.has(now) || now.length > MOST_CHARS || (state.tooMuch !== null && now.startsWith(state.tooMuch))) continue;
       const markup = await parse(now);
       if (markup === null) { state.tooMuch = now; continue; }
@@ -121,7 +121,7 @@ export function Markdown({ text }) {
   };
   useEffect(() => { go(); }, [text]);
   useEffect(() => () => { state.isHere = false; }, []);
-  // While a turn grows, what was parsed last is shown until the next is there.
+  // While a turn grows, the last markup is shown until the next is ready.
   const clean = known.get(text) ?? (done.text !== null && state.tooMuch === null && text.startsWith(done.text) ? done.clean : null);
   return clean === null ? html`<div class="md raw">${text}</div>` : html`<div class="md" dangerouslySetInnerHTML=${{ __html: clean }}></div>`;
 }

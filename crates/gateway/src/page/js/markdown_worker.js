@@ -2,18 +2,18 @@
 import { marked } from "/assets/vendor/marked.js";
 import { pieces } from "./highlight.js";
 
-/** Deeper, or with more tags, and it is shown as text: laying it out would hold up the page. */
+/** Limits of nesting and of tags: laying out more would block the page, so such a text is shown as plain text. */
 const MOST_DEPTH = 64;
 const MOST_TAGS = 20_000;
 const MOST_HTML_CHARS = 2_000_000;
 const VOID = new Set(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]);
 
-/** All code of one text that is coloured: beyond that it stays plain, so that tags and time stay within their limits. */
+/** Limit of coloured code in one text: code beyond it stays plain, so that tags and time stay within their limits. */
 const MOST_COLOURED_CHARS = 100_000;
 let coloured = 0;
 const escaped = (text) => text.replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`);
 
-/** A block of code with its colours; false leaves it to the parser. */
+/** Coloured block of code; false leaves it to the parser. */
 function code({ text, lang }) {
   coloured += text.length;
   const found = coloured <= MOST_COLOURED_CHARS && pieces(text, lang);
@@ -22,7 +22,7 @@ function code({ text, lang }) {
 
 marked.use({ gfm: true, breaks: false, renderer: { code } });
 
-/** Whether the page can take this: the tags are counted, those that an agent wrote as well as those of the parser. */
+/** True if the page can lay this out: counts the tags of the parser and those that an agent wrote. */
 function fits(html) {
   if (html.length > MOST_HTML_CHARS) return false;
   // Counted for each name: an end tag of an element that is not open closes nothing (`<div></i>`).
@@ -44,7 +44,7 @@ addEventListener("message", ({ data }) => {
     coloured = 0;
     html = marked.parse(data);
     if (!fits(html)) {
-      // The colours may be what was too much.
+      // The colours may be the reason that the text is beyond the limits.
       coloured = MOST_COLOURED_CHARS;
       html = marked.parse(data);
     }

@@ -5,13 +5,13 @@ import { address, go, hosts, learn } from "./store.js";
 import { Dialog, ProblemBox } from "./parts.js";
 import { send } from "./outbox.js";
 
-/** What was chosen last: the host, and for each host the agent and the directory. */
+/** Last choices of the user: the host, and for each host the agent and the directory. */
 const LAST = "berth.new";
-/** In place of an agent: any command. */
+/** Entry in place of an agent: any command. */
 const COMMAND = "-";
-/** How many directories are shown as buttons; the others are suggested while one types. */
+/** Number of directories with a button of their own; the others are suggested while the user types. */
 const MOST_SHOWN_DIRS = 4;
-/** A session is there once its agent is; some take their time. */
+/** Timeout for a new session, which is answered once its agent runs. */
 const START_WAIT_MS = 60_000;
 
 export function NewSession({ onClose }) {
@@ -30,8 +30,7 @@ export function NewSession({ onClose }) {
   const [problem, setProblem] = useState(null);
   const [busy, setBusy] = useState(false);
   const underway = useRef(false);
-  // One key for what the form says: sent twice, it is still one session. Also after a refusal, which may come once the session
-  // is there (its first turn was not accepted).
+  // One idempotency key for the contents of the form: sent twice, it still makes one session. The key also stays after a refusal, which may come after the session was made (its first turn was not accepted).
   const sent = useRef({});
   useEffect(() => {
     const stop = new AbortController();
@@ -47,18 +46,18 @@ export function NewSession({ onClose }) {
       setProblem(error);
     });
     setDirs([]);
-    // Only a help: without suggestions a directory can be typed.
+    // Suggestions are optional: without them a directory can be typed.
     get(`${under(host)}/directories`, { signal: stop.signal }).then(({ directories }) => setDirs(directories), () => {});
     return () => stop.abort();
   }, [host]);
-  // Chat or the agent's own interface: only where the agent has both.
+  // The choice between chat and the agent's own interface: only if the agent has both.
   const chosen = (agents || []).find((one) => one.name === agent);
   const hasBoth = !!chosen?.tui && chosen.driver !== "pty";
   const isTui = hasBoth && tui;
   const move = (next) => {
     setHost(next);
     setAgent(choices(next).agent || "");
-    // A directory of one host seldom is one of another.
+    // A directory of one host is seldom one of another.
     setCwd(choices(next).cwd || "");
     setTui(!!choices(next).tui);
   };

@@ -1,7 +1,6 @@
-// Drafts and what was sent but not yet acknowledged.
+// Drafts, and messages that were sent but not yet acknowledged.
 //
-// Promise: a composed message becomes one turn, whatever happens: it has its key before it is sent, key and text are in
-// localStorage until the receipt came, and whoever sends it again (after a reload, from another tab) sends the same key.
+// Promise: a composed message becomes one turn in any case: it has its key before it is sent, and key and text are in localStorage until the receipt came. Every retry (after a reload, from another tab) sends the same key.
 import { cell, kept, mint, tabStore } from "./lib.js";
 import { at, post } from "./api.js";
 import { tell } from "./store.js";
@@ -9,7 +8,7 @@ import { tell } from "./store.js";
 const tab = mint();
 const DRAFT = "berth.draft.";
 const OUTBOX = "berth.outbox";
-/** How many unsent messages are kept; more than that is not a bad connection. */
+/** Number of unsent messages that are kept; a bad connection does not cause more. */
 const MOST = 50;
 
 /** The draft of a session: this tab's own, else the last one any tab had. */
@@ -17,7 +16,7 @@ export function draft(session) {
   return kept.get(DRAFT + session, tabStore()) || kept.get(DRAFT + session) || { text: "", key: mint(), tab };
 }
 
-/** Keeps a draft. Who changes the words of another tab's draft writes another message: it gets another key. */
+/** Keeps a draft. A change of another tab's draft makes another message, with another key. */
 export function keepDraft(session, text, known) {
   const mine = known.tab === tab && known.text !== "" ? known : { key: mint(), tab };
   const next = { ...mine, text, tab };
@@ -30,15 +29,15 @@ export function keepDraft(session, text, known) {
   return next;
 }
 
-/** Forgets a draft: here, and for all tabs unless another one has begun another since. */
+/** Deletes a draft: here, and for all tabs unless another tab has begun a new one since. */
 function forget(session, key) {
   kept.set(DRAFT + session, null, tabStore());
   if (kept.get(DRAFT + session)?.key === key) kept.set(DRAFT + session, null);
 }
 
-/** What waits for its receipt, over all tabs: [{key, session, text, manner, problem?, unkept?}]. */
+/** Messages that wait for their receipts, over all tabs: [{key, session, text, manner, problem?, unkept?}]. */
 export const outbox = cell(kept.get(OUTBOX) || []);
-/** What is stored counts, another tab may have changed it; of what could not be stored (`unkept`) only this tab knows. */
+/** Stored messages win, because another tab may have changed them; a message that could not be stored (`unkept`) is known to this tab only. */
 const known = () => {
   const stored = kept.get(OUTBOX) || [];
   return [...stored, ...outbox.get().filter((one) => one.unkept && !has(stored, one))];
@@ -49,18 +48,18 @@ const save = (change) => {
   const before = kept.get(OUTBOX) || [];
   const next = change(known()).map(({ unkept, ...one }) => one);
   const keep = (list) => kept.set(OUTBOX, list.length ? list : null) && list;
-  // What does not fit is only here; what is stored and done with has to go all the same.
+  // A message that does not fit into the storage is only here; finished ones are removed from the storage all the same.
   const stored = keep(next) || keep(next.filter((one) => has(before, one))) || before;
   outbox.set(next.map((one) => (has(stored, one) ? one : { ...one, unkept: true })));
 };
-// What is nowhere else would go with the page.
+// A message that is nowhere else would be lost with the page.
 addEventListener("beforeunload", (event) => { if (outbox.get().some((one) => one.unkept)) event.preventDefault(); });
 
 const underway = new Set();
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 15_000;
 
-/** Sends the draft; whether it is on its way, so that nobody keeps it any longer. */
+/** Sends the draft. Returns true if it is on its way, so that the caller need not keep it. */
 export function send(session, { text, key }, manner) {
   if (outbox.get().some((one) => one.key === key)) return true;
   if (outbox.get().length >= MOST) {
@@ -90,10 +89,9 @@ async function deliver(key, wait = FIRST_WAIT_MS) {
       save((all) => all.map((entry) => (entry.key === key ? { ...entry, problem: problem.title } : entry)));
       setTimeout(() => deliver(key, next), next);
     } else if (problem.status === 401) {
-      // Kept: it goes when somebody has signed in again.
+      // The message is kept, and sent after the next login.
     } else {
-      // Refused: nothing happened. The words go back to whoever wrote them.
-      // They may be looking elsewhere, where no box shows them: then they are there when it is opened.
+      // The message was refused, so nothing happened, and its words go back into the box. If the user looks at another session, they are there when this one is opened.
       if (!draft(one.session).text) keepDraft(one.session, one.text, { text: "" });
       drop(key);
       tell("bad", problem.title || "The message was refused", problem.detail);
@@ -103,10 +101,10 @@ async function deliver(key, wait = FIRST_WAIT_MS) {
     underway.delete(key);
   }
 }
-/** Told when something was refused. */
+/** Called with a refusal. */
 export const refused = cell(null);
 
-/** Sends what an earlier life of this page left. Same keys: what already arrived is not said twice. */
+/** Sends the messages that an earlier life of this page left. The keys are unchanged, so messages that arrived are not repeated. */
 export function resume() {
   for (const one of outbox.get()) deliver(one.key);
 }

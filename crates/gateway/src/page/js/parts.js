@@ -10,7 +10,7 @@ export function State({ state, word = true }) {
 /** Words with names and commands between backticks, shown as such. */
 export const Words = ({ text }) => String(text ?? "").split("`").map((part, n) => (n % 2 ? html`<code>${part}</code>` : part));
 
-/** A colour for a tag, the same each time. */
+/** Colour of a tag, which never changes. */
 const hue = (name) => [...name].reduce((sum, c) => (sum * 31 + c.codePointAt(0)) % 360, 7);
 export const Tag = ({ name, onRemove }) => html`<span class="tag keep"><span class="dot" style=${`background:hsl(${hue(name)} 55% 55%)`}></span>${name}${onRemove && html`<button class="b bare icon small" style="min-height:18px;width:18px;margin-right:-5px" aria-label=${`take away the tag ${name}`} onClick=${onRemove}>${icon("x")}</button>`}</span>`;
 
@@ -19,7 +19,7 @@ export function Cmd({ text }) {
   return html`<div class="cmd"><code tabindex="0">${text}</code><button class="b bare icon" aria-label=${`copy: ${text}`} onClick=${async () => { await copy(text); setDone(true); setTimeout(() => setDone(false), 1500); }}>${icon(done ? "check" : "copy")}</button></div>`;
 }
 
-/** A dialog: takes the focus, keeps it, gives it back; Escape closes it wherever the focus went, and so does a click beside it. */
+/** Dialog: takes the focus, keeps it, gives it back. Escape closes it wherever the focus went, and so does a click beside it. */
 export function Dialog({ title, lead, onClose, children, extra = "" }) {
   const box = useRef();
   useLayoutEffect(() => {
@@ -31,7 +31,7 @@ export function Dialog({ title, lead, onClose, children, extra = "" }) {
   const close = useRef();
   close.current = onClose;
   useEffect(() => {
-    // At the window: a button that was disabled while it had the focus leaves it with nobody.
+    // Listens at the window: a button that was disabled while it had the focus leaves the focus on no element.
     const escape = (event) => {
       if (event.key !== "Escape" || event.isComposing) return;
       event.preventDefault();
@@ -63,7 +63,7 @@ export function Sure({ title, lead, yes, danger, onYes, onClose }) {
     <div class="acts"><button class="b" autofocus onClick=${onClose}>Cancel</button><button class=${"b main " + (danger ? "danger" : "")} disabled=${busy} onClick=${act}>${yes}</button></div></${Dialog}>`;
 }
 
-/** One line or a few, then a yes. */
+/** Asks for one line or a few, then for a confirmation. */
 export function AskText({ title, lead, label, value = "", yes = "Save", long, onYes, onClose }) {
   const [text, setText] = useState(value);
   const [busy, setBusy] = useState(false);
@@ -104,7 +104,7 @@ export function Toasts() {
     <button class="b bare icon" aria-label="dismiss" onClick=${() => dismiss(one.id)}>${icon("x")}</button></div>`)}</div>`;
 }
 
-/** What went wrong, where it did. What is wanted now is scrolled to and read out; what is only missing is not. */
+/** Problem, shown where it happened. An error of the current action is scrolled to and read out; an error of a background load is not. */
 export function ProblemBox({ problem, quiet }) {
   const box = useRef();
   useEffect(() => { if (problem && !quiet) box.current?.scrollIntoView({ block: "nearest" }); }, [problem]);

@@ -1,12 +1,12 @@
-// The time a person gets to read a question before anything answers it.
+// Time that a user gets to read a question before it takes an answer.
 
-/** How long a question is in view before it takes an answer. */
+/** Time for which a question is in view before it takes an answer. */
 const READING_MS = 700;
 
 /**
- * When a question takes an answer: READING_MS after it came into view, and only while it is there. A press that comes earlier starts
- * that time anew: neither a key that is held down nor a series of clicks goes on from one question to the next. Times are values of one
- * clock that never jumps.
+ * Decides whether a question takes an answer: only while it is in view, and from READING_MS after it came into view. An earlier press
+ * restarts that time, so neither a key that is held down nor a series of clicks continues from one question to the next. Times are
+ * values of one clock that never jumps.
  */
 export class ReadingTime {
   #endsAt = Infinity;
@@ -34,6 +34,6 @@ export class ReadingTime {
     if (!may && this.#isShown) this.#endsAt = now + READING_MS;
     return may;
   }
-  /** How much time is left; Infinity if the question is out of view. */
+  /** Time left; Infinity if the question is out of view. */
   left(now) { return this.#isShown ? this.#endsAt - now : Infinity; }
 }

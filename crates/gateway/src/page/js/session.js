@@ -1,4 +1,4 @@
-// One session: head, tabs, and what can be done with it.
+// One session: head, tabs, and actions.
 import { html, use, useEffect, useNow, useRef, useState, ago, capital, place } from "./lib.js";
 import { icon, stateIcon, stateWord } from "./icons.js";
 import { at, download, get, may, patch, post, ask, split } from "./api.js";
@@ -11,14 +11,14 @@ import { Composer } from "./composer.js";
 import { Terminal } from "./terminal.js";
 import { Details, evidenceOpen } from "./details.js";
 
-/** The session that the address names; asks for one that the list does not have. */
+/** The session that the address names; loaded if the list does not have it. */
 export function useStatus(named) {
   const all = use(sessions);
   const [problem, setProblem] = useState(null);
   const last = useRef({});
   let found = all && named ? all.get(named) || [...all.values()].find((status) => address(status) === named) : null;
   if (found) last.current = { named, id: found.id };
-  // It was renamed while we looked: it is the same session.
+  // The session was renamed while it was loaded.
   else if (all && last.current.named === named) found = all.get(last.current.id);
   const has = !!found, name = found && address(found);
   useEffect(() => {
@@ -87,7 +87,7 @@ const ReadOnly = () => html`<div class="dock"><p class="strip" role="note">${ico
 /** Interfaces of an agent. */
 const INTERFACES = { chat: "chat", terminal: "the agent’s own interface" };
 
-/** Everything that can be done with it, for the menu and for the keyboard. */
+/** All actions of a session, for the menu and for the keyboard. */
 export function actions(status, setDialog) {
   const name = title(status);
   const close = () => setDialog(null);

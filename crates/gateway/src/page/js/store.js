@@ -1,4 +1,4 @@
-// What the page knows: the sessions (fed by one stream), the connection, where we are, what is told to people.
+// State of the page: the sessions (fed by one stream), the connection, the address, and messages to the user.
 import { cell, place, time } from "./lib.js";
 import { stream, get, me, ofHost, signedIn, signedOut, split } from "./api.js";
 
@@ -8,7 +8,7 @@ export const route = cell(where());
 export const toasts = cell([]);
 export const announce = cell("");
 
-/** Where we are by the address, which is ahead of what is drawn. */
+/** The current address, which is ahead of the view. */
 export function where() {
   const [, kind, id, tab, turn] = location.hash.replace(/^#/, "").split("/");
   if (kind === "s" && id) {
@@ -28,7 +28,7 @@ export function tell(kind, title, detail = "") {
   return id;
 }
 export const dismiss = (id) => toasts.change((all) => all.filter((toast) => toast.id !== id));
-/** Does something, and says what went wrong. True if nothing did. */
+/** Runs an action, and reports a failure. Returns true on success. */
 export async function attempt(doing) {
   try {
     await doing();
@@ -44,32 +44,32 @@ export const GROUPS = ["Needs you", "Problems", "Working", "Running", "Idle", "E
 export const rank = (status) => RANKS[status.state] ?? 1;
 /** Name in addresses and commands: the id of a session without a name. */
 export const handle = (status) => status.name || split(status.id)[1];
-/** How many characters of a prompt make a title. */
+/** Number of characters of a prompt that make a title. */
 const MOST_TITLE_CHARS = 60;
-/** Title for people. A session without a name has the first words of its prompt, else its directory; an id tells nothing. */
+/** Title for people. A session without a name has the first words of its prompt, else its directory; an id says nothing to a user. */
 export const title = (status) => {
   const words = (status.last_prompt || status.turns?.prompt || "").trim();
   return status.name || (words.length > MOST_TITLE_CHARS ? `${words.slice(0, MOST_TITLE_CHARS).trimEnd()} …` : words) || place(status.cwd).split("/").pop() || status.agent || handle(status);
 };
-/** What it is called in an address of this page: also where it is. */
+/** Name of the session in an address of this page, which includes the host. */
 export const address = (status) => (status.host ? `${status.host}/${handle(status)}` : handle(status));
-/** The same in a terminal. */
+/** Name of the session in a terminal command. */
 export const shell = (status, verb) => spoken(["berth", ...(status.host ? ["--host", status.host] : []), verb, handle(status)]);
-/** Somebody, as whoever reads knows them. */
+/** Name of a user, as the reader knows that user. */
 export const person = (place) => {
   const [who] = (place || "an unknown client").split(", terminal ");
   return who === me.get()?.place ? "this browser" : who;
 };
 export const takesTurns = (status) => status.turns != null;
-/** Whether it has a screen: some of these take turns as well. */
+/** True if the session has a screen: some of these take turns as well. */
 export const hasTerminal = (status) => !status.driver || status.driver === "pty";
-/** What it is: the agent, or a terminal. */
+/** Kind of the session: the agent, or a terminal. */
 export const kindOf = (status) => status.agent || (status.driver === "pty" ? "terminal" : status.driver);
-/** A command as one would type it. */
+/** Command line as a user would type it. */
 export const spoken = (command) => (command || []).map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
-/** The same without where its program is: what people call it. */
+/** Command line without the directory of its program. */
 export const brief = (line) => line.replace(/^'?[^\s']*\/(?=[^\s/'])/, "");
-/** How the last run of an ended session ended: {words, isBad}. */
+/** End of the last run of an ended session: {words, isBad}. */
 export function outcome(status) {
   if (status.stopped_by) return { words: `stopped by ${byWhom(status.stopped_by.place)}`, isBad: false };
   if (status.oom) return { words: "failed · out of memory", isBad: true };
@@ -78,13 +78,13 @@ export function outcome(status) {
   if (status.exit) return { words: `failed · exit ${status.exit}`, isBad: true };
   return { words: "ended", isBad: false };
 }
-/** A person as the one who did something: the reader is "you". */
+/** Name of a user as the subject of a sentence: the reader is "you". */
 export const byWhom = (place) => person(place).replace(/^this browser$/, "you");
 /** State to show: an ended session that failed says so. */
 export const shownState = (status) => (status.state === "stopped" && outcome(status).isBad ? "failed" : status.state);
-/** Whether berth ended the idle agent to save memory. */
+/** True if berth ended the idle agent to save memory. */
 export const isPaused = (status) => status.state === "idle" && !!status.released && !status.pid;
-/** Whether it was brought here from elsewhere, and never ran here. */
+/** True if the session was imported and never ran here. */
 export const isImported = (status) => status.epoch === 0 && !!status.conversation_id;
 export const isOver = (status) => ["stopped", "lost", "archived"].includes(status.state);
 
@@ -94,29 +94,29 @@ export function ordered(map) {
   return [...map.values()].sort((a, b) => rank(a) - rank(b) || last(b) - last(a) || (a.id < b.id ? -1 : 1));
 }
 
-/** Takes a new status, unless we know a later one. */
+/** Stores a new status, unless a later one is known. */
 export function learn(status) {
   if (typeof status?.id !== "string") return;
   const all = new Map(sessions.get() || []);
   const known = all.get(status.id);
   if (known && status.seq < known.seq) return;
   if (known && known.state !== "needs-you" && status.state === "needs-you") announce.set(`${title(status)} needs you`);
-  // Of another host it is known besides how old that is: until it is looked at again, this is what it said.
+  // The status of another host's session has an age: it is shown until the host is asked again.
   const next = { ...(status.host && { known_at: Date.now() }), ...status, learnt_at: Date.now() };
   all.set(status.id, next);
   if (status.host) others.set(status.id, next);
   sessions.set(all);
-  // What could not be done with something that is over now needs no answer any more.
+  // The error of an action on something that is over needs no attention any more.
   if (known && !isOver(known) && isOver(status)) toasts.change((told) => told.filter((toast) => toast.about !== status.id && toast.about !== address(status)));
 }
 
 /** Other hosts: [{name, away, skew, knownAt}]. */
 export const hosts = cell([]);
-/** How often other hosts are asked while somebody looks. */
+/** Interval of asking other hosts while the page is in view. */
 const HOSTS_EVERY_MS = 15_000;
 let others = new Map(), hostsTimer = 0, looks = false;
 const here = (list) => sessions.set(new Map([...list.map((status) => [status.id, { ...status, learnt_at: Date.now() }]), ...others]));
-/** Looks at other hosts, if there are any, as long as somebody looks at us. */
+/** Asks other hosts, if there are any, while the page is in view. */
 async function lookAround() {
   clearTimeout(hostsTimer);
   if (looks || document.hidden || !signedIn.get()) return;
@@ -173,7 +173,7 @@ export function connect() {
 }
 export const again = () => feed?.again();
 
-/** Finds out who we are; starts listening if we may. */
+/** Finds out the identity of the caller; subscribes to the list if that is allowed. */
 export async function begin() {
   try {
     me.set(await get("/v1/whoami"));
@@ -190,8 +190,7 @@ export async function begin() {
   }
 }
 
-// Browsers give a page six connections to one server, all tabs together. A tab that nobody sees keeps its stream only if no
-// other hidden tab does: it counts who needs you in its title for all of them.
+// Browsers give a page six connections to one server, all tabs together. A hidden tab keeps its stream only if no other hidden tab has one: its title counts the sessions that need you for all of them.
 let hideTimer = 0, giveBack = null, isAway = false;
 document.addEventListener("visibilitychange", () => {
   clearTimeout(hideTimer);

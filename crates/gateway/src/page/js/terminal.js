@@ -1,4 +1,4 @@
-// A live terminal: watch first, take over when you mean to. Comes back by itself.
+// A live terminal: first an observer, then the writer if the user takes over. Reconnects by itself.
 import { html, useEffect, useLayoutEffect, useRef, useState, capital } from "./lib.js";
 import { icon } from "./icons.js";
 import { at, forPage, get, loginProtocol, may, post } from "./api.js";
@@ -6,20 +6,20 @@ import { attempt, isOver, person, shell, tell, title } from "./store.js";
 import { Cmd, Words } from "./parts.js";
 
 const PROTOCOL = "berth.terminal.v1";
-/** More than this not yet drawn, and a fresh screen is quicker: the connection is begun anew. */
+/** Limit of output that is not drawn yet: beyond it a fresh screen is quicker, so the page reconnects. */
 const MOST_UNDRAWN_BYTES = 8 << 20;
 const FIRST_WAIT_MS = 400;
 const LONGEST_WAIT_MS = 10_000;
-/** Who watches sees letters that can be read; what is wider than the page is panned. */
+/** Smallest letters for an observer; a wider screen is panned. */
 const FONT = 13, LEAST_FONT = 10;
-/** What agents draw below the line one writes in. */
+/** Decoration that agents draw below their input line. */
 const ROWS_BELOW = 3;
 const COLOURS = { background: "#0c0d0f", foreground: "#dfe1e6", cursor: "#98a4ff", selectionBackground: "#3a4270", black: "#1b1c20", red: "#ff7b72", green: "#5fd08f", yellow: "#e9b44c", blue: "#7aa7ff", magenta: "#c797f7", cyan: "#5cc8d7", white: "#d5d7dd", brightBlack: "#7b7f8a", brightRed: "#ff9d96", brightGreen: "#86e3ac", brightYellow: "#f3cc7a", brightBlue: "#a3c2ff", brightMagenta: "#dcb8ff", brightCyan: "#8adfea", brightWhite: "#ffffff" };
 
-/** Who types while we do not: of this browser it is another tab. */
+/** Description of the writer, if it is another client: in this browser it is another tab. */
 const typist = (place) => person(place).replace(/^this browser$/, "another tab of this browser");
 
-/** `talks`: messages go to it besides, from a box of their own; `onTyping` hears whether keys go to the screen. */
+/** `talks`: messages to the agent have a box of their own; `onTyping` is told whether keys go to the screen. */
 export function Terminal({ status, talks, onTyping }) {
   const screen = useRef(), state = useRef(null), line = useRef();
   const [role, setRole] = useState("observer");
@@ -41,13 +41,13 @@ export function Terminal({ status, talks, onTyping }) {
     const me = {
       dims: sizeOf(latest.current),
       takesKeys: () => types && socket?.readyState === 1,
-      /** Sends keys; true if they are on their way. */
+      /** Sends keys. Returns true if they are on their way. */
       type(text) {
         if (!me.takesKeys()) return me.unsent();
         socket.send(new TextEncoder().encode(text));
         return true;
       },
-      /** Keys are never lost without a word. One word until the next connection is enough. */
+      /** Reports keys that were lost, once for each connection. */
       unsent() {
         if (!toldUnsent) tell("bad", "Keys were not sent", "The terminal is not connected. Type them again when it says that your keys go to the terminal.");
         toldUnsent = true;
@@ -55,7 +55,7 @@ export function Terminal({ status, talks, onTyping }) {
       },
       focus: () => (types ? term : box).focus(),
       again,
-      /** Watches, or types: the screen stays, the connection is another. */
+      /** Switches between observer and writer: the screen stays, the connection is a new one. */
       become(next) {
         if (next === want || (want !== "observer" && next !== "observer")) return;
         want = next;
@@ -92,7 +92,7 @@ export function Terminal({ status, talks, onTyping }) {
       if (on) toldUnsent = false;
       if (term) Object.assign(term.options, { disableStdin: !on, cursorBlink: on });
     }
-    /** The writer's size wins: who writes fits the terminal to the page, who watches fits the letters to the terminal. */
+    /** The writer's size wins: a writer fits the terminal to the page, an observer fits the letters to the terminal. */
     function size() {
       if (!term || gone || !box.clientWidth) return;
       if (want !== "observer") {
@@ -114,7 +114,7 @@ export function Terminal({ status, talks, onTyping }) {
       box.classList.add("scrolls");
       show();
     }
-    /** A screen that is higher than the page: what is written at is in sight, unless somebody looks elsewhere. */
+    /** For a screen that is higher than the page: keeps the cursor in view, unless the user has scrolled away. */
     function show() {
       const drawn = box.querySelector(".xterm-screen");
       if (want !== "observer" || !sticks || !drawn) return;
@@ -145,10 +145,10 @@ export function Terminal({ status, talks, onTyping }) {
           setNow({ phase: "live", types });
           size();
           if (types) { tellSize(); term.focus(); }
-          // Taken once: coming back after a broken connection must not take it from whoever took it since.
+          // Taken over once: a reconnect must not take the terminal from a client that took it over since.
           if (want === "take") want = "writer";
         }
-        // A whole screen comes first, and whenever the writer's size changed: it is drawn in the size it was made for.
+        // A whole screen comes first, and after each change of the writer's size: it is drawn in the size it was made for.
         if (told.size) { me.dims = sizeOf(told.size); size(); }
         if (told.screen) fresh = true;
         if (told.replaced || told.problem || told.ended !== undefined) takeKeys(false);
@@ -178,11 +178,11 @@ export function Terminal({ status, talks, onTyping }) {
   useEffect(() => state.current?.become(role), [role]);
   useLayoutEffect(() => { onTyping(role !== "observer" && !over); return () => onTyping(false); }, [role, over]);
 
-  // Both at once: nobody shall read "You type" before keys reach anything.
+  // Both change at once: "You type" must not be shown before keys reach the agent.
   const turn = (next) => { setNow({ phase: "opening" }); setRole(next); if (next !== "observer") state.current?.focus(); };
   const press = (keys) => () => { state.current?.type(keys); state.current?.focus(); };
   const wants = role !== "observer";
-  // The connection that is live may still be the one that watched.
+  // The live connection may still be the one of the observer.
   const writes = wants && now.phase === "live" && !!now.types;
   /** Keys for a terminal that takes none. */
   const stray = (event) => {
@@ -192,7 +192,7 @@ export function Terminal({ status, talks, onTyping }) {
   };
   const submit = (event) => {
     event.preventDefault();
-    // About to type: the line waits, for as somebody else it would be refused.
+    // The connection as writer is about to open: the keys wait, because as those of an observer they would be refused.
     if (wants && !writes) return undefined;
     const text = line.current.value;
     if (writes && !state.current?.type(text + "\r")) return undefined;
@@ -218,7 +218,7 @@ export function Terminal({ status, talks, onTyping }) {
   </div>`;
 }
 
-/** What a session that is over showed last. */
+/** Last screen of a session that is over. */
 function LastScreen({ status }) {
   const box = useRef();
   const [empty, setEmpty] = useState(false);

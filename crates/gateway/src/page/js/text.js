@@ -1,7 +1,7 @@
-// What agents do, made readable: diffs, the words of a tool call.
+// Readable forms of an agent's work: diffs, and descriptions of tool calls.
 import { html } from "./lib.js";
 
-/** Lines of a unified diff, or null if it is none. */
+/** Lines of a unified diff, or null if the text is not one. */
 function parseDiff(text) {
   if (!/^(@@ |diff --git |--- |\+\+\+ )/m.test(text) || !/^[-+]/m.test(text)) return null;
   const files = [];
@@ -23,7 +23,7 @@ function parseDiff(text) {
   return files.some((one) => one.lines.length) ? files : null;
 }
 
-/** What an agent asks about a change, as drivers tell it: the file on a line, then what goes and what comes. Null if it is none. */
+/** Lines of a change in a question, as drivers write it: the file on a line, then removed and added lines. Null if it is not a change. */
 export function parseAsked(text) {
   const files = [];
   for (const line of text.split("\n")) {
@@ -35,13 +35,13 @@ export function parseAsked(text) {
   return files.length && files.every((file) => file.lines.length) ? files : parseDiff(text);
 }
 
-/** What is asked, on one line: of a change the file. */
+/** Summary of a question on one line: of a change the file. */
 export function oneLine(text) {
   const files = parseAsked(text);
   return files ? files.map((file) => file.name || "a file").join(", ") : text.replace(/\s+/g, " ").trim();
 }
 
-/** The lines that differ between two texts, with a little around them; with numbers only if both are all of a file. */
+/** Lines that differ between two texts, with a little context; with numbers only if both are whole files. */
 function compare(name, before, after, isWhole) {
   const a = before === "" ? [] : before.replace(/\n$/, "").split("\n"), b = after === "" ? [] : after.replace(/\n$/, "").split("\n");
   let head = 0, tail = 0;
@@ -55,7 +55,7 @@ function compare(name, before, after, isWhole) {
   return [{ name, lines: isWhole ? lines : lines.map(({ kind, text }) => ({ kind, text })) }];
 }
 
-/** The longest common lines; for large pieces all out, all in: the table would be n × m. */
+/** Longest common lines. For large texts all lines count as changed: the table would be n × m. */
 const MOST_CELLS = 1_000_000;
 function middle(x, y, from) {
   const out = [];
@@ -93,7 +93,7 @@ export function tally(files) {
 
 const json = (text) => { try { const value = JSON.parse(text); return value && typeof value === "object" ? value : null; } catch { return null; } };
 
-/** What a tool call is about: one line, its changes if it makes any, and its input for reading. */
+/** Description of a tool call: one line, its changes if it makes any, and its input for reading. */
 export function understand(item) {
   const given = typeof item.input === "string" ? json(item.input) : item.input;
   const raw = typeof item.input === "string" ? item.input : item.input == null ? "" : JSON.stringify(item.input, null, 2);
@@ -104,7 +104,7 @@ export function understand(item) {
   else if (given && typeof given.content === "string" && (given.file_path || given.path)) files = compare(given.file_path || given.path, "", given.content, true);
   else files = parseDiff(raw) || (item.output ? parseDiff(item.output) : null);
   const line = given ? given.command ?? given.cmd ?? given.file_path ?? given.path ?? given.pattern ?? given.query ?? given.url ?? given.description ?? given.prompt : raw;
-  // A summary that is the input itself says less than what the input is about.
+  // A summary that only repeats the input says less than the object of the input.
   const told = item.summary && !item.summary.startsWith("{") ? item.summary : "";
   const first = told || String(Array.isArray(line) ? line.join(" ") : line ?? "").split("\n")[0].slice(0, 300);
   const pretty = item.given || (given ? JSON.stringify(given, null, 2) : raw);

@@ -1,4 +1,4 @@
-// Before the first paint: light or dark, as chosen here, else as the system says. A classic script, so that nothing flashes.
+// Sets light or dark before the first paint: the choice of the user, else that of the system. A classic script, so that nothing flashes.
 (function () {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   function chosen() {

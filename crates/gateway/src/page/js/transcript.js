@@ -14,7 +14,7 @@ function Tool({ item, isOver, cwd }) {
   const { line, files, input } = understand(item);
   const sum = files && tally(files);
   const name = item.name || item.title || "tool";
-  // What is in its directory needs no path to there.
+  // A file in the session's directory is shown by its relative path.
   const near = cwd && line.startsWith(`${cwd}/`) ? line.slice(cwd.length + 1) : line;
   return html`<details class="tool" open=${open} onToggle=${(e) => setOpen(e.target.open)}>
     <summary>${icon("chevron", "chev")}<span class="what cut">${name}</span><span class="arg cut grow">${name.includes(line) ? "" : near}</span>
@@ -35,13 +35,13 @@ function Items({ items, isOver, cwd }) {
 
 const WORDS = { failed: "Failed", cancelled: "Cancelled", interrupted: "Interrupted", unknown: "Outcome unknown", queued: "Queued", delivered: "Delivered", working: "Working" };
 
-/** What a running turn has said by now: what is stored of it, then what came since. */
+/** Answer of a running turn so far: its stored part, then the newer pieces. */
 function running(turn, live) {
   const items = turn.items || [];
   const stored = items.filter((item) => item.kind === "text").map((item) => item.text).join("");
   const said = live?.text || "";
   if (!said) return items;
-  // The stream tells from the beginning of the turn, so what is stored is its beginning.
+  // The stream has the turn from its beginning, so the stored part is its beginning.
   const plain = (text) => text.replace(/\s+/g, "");
   if (!stored) return [...items, { kind: "text", text: said }];
   let at = 0, want = plain(stored).length;
@@ -75,10 +75,10 @@ function Turn({ turn, live, now, asks, status }) {
     </footer></article>`;
 }
 
-/** How many exchanges are shown of an agent's own record, the last ones. */
+/** Number of exchanges of an agent's transcript that are shown, the last ones. */
 const MOST_EXCHANGES = 20;
 
-/** What an agent's own record says, at this address. */
+/** Part of an agent's transcript, at this address. */
 export function Record({ path, cwd }) {
   const [told, setTold] = useState({});
   useEffect(() => {
@@ -92,7 +92,7 @@ export function Record({ path, cwd }) {
     <${Exchanges} all=${shown} cwd=${cwd} />`;
 }
 
-/** Prompts and answers of an agent's own record. */
+/** Prompts and answers of an agent's transcript. */
 const Exchanges = ({ all, cwd }) => all.map((part) => html`<article class="turn" key=${part.offset}>${part.prompt && html`<div class="said"><div class="bubble">${part.prompt}</div></div>`}<${Items} items=${part.items} isOver cwd=${cwd} /></article>`);
 
 /** A session without messages. */
@@ -121,7 +121,7 @@ export function Transcript({ status, follow, turn: wanted }) {
     top.current = el.scrollTop;
     setIsBelow(!sticks.current);
   };
-  // A turn that the address names: what is before it is fetched, too.
+  // For a turn that the address names, the turns before it are loaded as well.
   const found = useRef(null);
   useEffect(() => {
     if (!wanted) found.current = null;
@@ -152,7 +152,7 @@ export function Transcript({ status, follow, turn: wanted }) {
   const current = shown.findLast?.((turn) => !isFinal(turn));
   return html`<div class="stage"><div class="scroll" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-label="transcript" aria-live="off"><div class="talk">
     ${more && html`<p style="text-align:center;margin-bottom:16px"><button class="b small" onClick=${fetchAbove(follow.older)}>Earlier turns</button></p>`}
-    ${record && !more && html`${record.before != null && html`<p style="text-align:center;margin-bottom:16px"><button class="b small" onClick=${fetchAbove(follow.earlier)}>Earlier messages</button></p>`}<p class="before">From the agent’s own record</p><${Exchanges} all=${record.exchanges} cwd=${status.cwd} />`}
+    ${record && !more && html`${record.before != null && html`<p style="text-align:center;margin-bottom:16px"><button class="b small" onClick=${fetchAbove(follow.earlier)}>Earlier messages</button></p>`}<p class="before">From the agent’s transcript</p><${Exchanges} all=${record.exchanges} cwd=${status.cwd} />`}
     ${problem && !turns && (isUnread ? html`<${Silent} status=${status} />` : html`<div class="problem"><${Words} text=${problem.title} /><span><${Words} text=${problem.detail} /></span></div>`)}
     ${turns === null && !problem && html`<div aria-busy="true"><div class="skel" style="width:50%;margin-left:auto"></div><div class="skel"></div><div class="skel" style="width:80%"></div></div>`}
     ${turns && !shown.length && !asks && !record && html`<${Silent} status=${status} />`}

@@ -1,4 +1,4 @@
-//! What systemd 252, its tools and logind said to each other, as `strace -xx` saw it.
+//! Messages between systemd 252, its tools and logind, as `strace -xx` recorded them.
 
 /// `busctl call ... StartTransientUnit`, its second message on the connection. The process was 517.
 pub(super) const BUSCTL_START: &[u8] = b"\
@@ -66,7 +66,7 @@ pub(super) const NOT_LINGERING: &[u8] = b"\
     \x01\x08\0\0\0\x92\x02\0\0-\0\0\0\x05\x01u\0\x02\0\0\0\x06\x01s\0\x05\0\0\0:1.59\0\0\0\x08\x01g\0\
     \x01v\0\0\x07\x01s\0\x04\0\0\0:1.1\0\0\0\0\x01b\0\0\0\0\0\0";
 
-/// The same for a user who is not logged in.
+/// Logind's answer for a user who is not logged in.
 pub(super) const NOBODY: &[u8] = b"\
     l\x02\x01\x01\n\0\0\0\x01\0\0\0=\0\0\0\x06\x01s\0\x05\0\0\0:1.61\0\0\0\x05\x01u\0\x01\0\0\0\x08\
     \x01g\0\x01s\0\0\x07\x01s\0\x14\0\0\0org.freedesktop.DBus\0\0\0\0\x05\0\0\0:1.61\0l\x04\x01\x01\n\

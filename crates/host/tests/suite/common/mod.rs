@@ -1,15 +1,15 @@
-//! What the tests share: a scratch directory, and children that are started, awaited and never left.
+//! Shared by the tests: children that are started, awaited and never left.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use berth_host::identity::Pidfd;
-use berth_host::spawn::{Child, Spawn, SpawnError, Stdio, spawn};
-use berth_host::tree::{become_subreaper, signal_descendants};
+use berth_host::process_tree::{become_subreaper, signal_descendants};
+use berth_host::spawn::{ChildProcess, ChildStdio, SpawnError, SpawnOptions, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
 
@@ -20,53 +20,34 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A directory that goes away with the test.
-pub(crate) struct Scratch(pub(crate) PathBuf);
-
-impl Scratch {
-    pub(crate) fn new() -> Scratch {
-        let mut bytes = [0; 8];
-        berth_host::random_bytes(&mut bytes).unwrap();
-        let path = std::env::temp_dir().join(format!("berth-host-{:016x}", u64::from_ne_bytes(bytes)));
-        fs::create_dir(&path).unwrap();
-        Scratch(path)
-    }
-
-    pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A shell that runs a script with a pipe each for input and output. Killed with all it
 /// started, and reaped, when dropped.
-pub(crate) struct Shell {
-    pub(crate) child: Child,
+pub(crate) struct ScriptShell {
+    pub(crate) child: ChildProcess,
     pub(crate) stdin: Option<File>,
     pub(crate) stdout: File,
     reaped: bool,
 }
 
-impl Shell {
-    pub(crate) fn run(script: &str) -> Shell {
-        Shell::run_with(script, &[], &[])
+impl ScriptShell {
+    pub(crate) fn run(script: &str) -> ScriptShell {
+        ScriptShell::run_with(script, &[], &[])
     }
 
-    pub(crate) fn run_with(script: &str, env: &[(OsString, OsString)], keep: &[BorrowedFd<'_>]) -> Shell {
+    pub(crate) fn run_with(
+        script: &str,
+        env: &[(OsString, OsString)],
+        keep: &[BorrowedFd<'_>],
+    ) -> ScriptShell {
         let (theirs, ours) = pipe();
         let (output, their_output) = pipe();
         let args = ["sh".into(), "-c".into(), script.into()];
-        let child = spawn(&Spawn {
+        let child = spawn(&SpawnOptions {
             program: Path::new("/bin/sh"),
             args: &args,
             env,
             cwd: Path::new("/"),
-            stdio: Stdio::Files {
+            stdio: ChildStdio::Files {
                 stdin: theirs.as_fd(),
                 stdout: their_output.as_fd(),
                 stderr: their_output.as_fd(),
@@ -75,7 +56,7 @@ impl Shell {
             cgroup: None,
             joins: &[],
         });
-        Shell { child: child.unwrap(), stdin: Some(ours), stdout: output, reaped: false }
+        ScriptShell { child: child.unwrap(), stdin: Some(ours), stdout: output, reaped: false }
     }
 
     /// The next line it prints.
@@ -102,13 +83,13 @@ impl Shell {
         finish(&self.child.pidfd)
     }
 
-    /// Somebody else reaped it.
+    /// Forgets a child that other code reaped.
     pub(crate) fn forget(mut self) {
         self.reaped = true;
     }
 }
 
-impl Drop for Shell {
+impl Drop for ScriptShell {
     fn drop(&mut self) {
         if !self.reaped {
             let _ = signal_descendants(self.child.pid, |_| vec![libc::SIGKILL]);
@@ -118,17 +99,17 @@ impl Drop for Shell {
     }
 }
 
-/// Makes us the subreaper, and kills what is left of our descendants when dropped, so that a test that
-/// fails leaves nothing either.
+/// Makes this process the subreaper, and kills the remaining descendants when dropped, so that a test that fails
+/// leaves nothing either.
 pub(crate) fn kill_orphans() -> impl Drop {
-    struct Orphans;
-    impl Drop for Orphans {
+    struct OrphanKillGuard;
+    impl Drop for OrphanKillGuard {
         fn drop(&mut self) {
             let _ = signal_descendants(std::process::id(), |_| vec![libc::SIGKILL]);
         }
     }
     become_subreaper().unwrap();
-    Orphans
+    OrphanKillGuard
 }
 
 /// Waits for the end of a child, reaps it, and returns its exit code, or the negative signal.
@@ -162,9 +143,9 @@ pub(crate) fn pipe() -> (File, File) {
 }
 
 /// Starts a program with `/dev/null` for its input and output.
-pub(crate) fn spawn_quietly(program: &Path, cwd: &Path) -> Result<Child, SpawnError> {
+pub(crate) fn spawn_quietly(program: &Path, cwd: &Path) -> Result<ChildProcess, SpawnError> {
     let null = File::options().read(true).write(true).open("/dev/null").unwrap();
     let args = [program.as_os_str().to_owned()];
-    let stdio = Stdio::Files { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
-    spawn(&Spawn { program, args: &args, env: &[], cwd, stdio, keep: &[], cgroup: None, joins: &[] })
+    let stdio = ChildStdio::Files { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
+    spawn(&SpawnOptions { program, args: &args, env: &[], cwd, stdio, keep: &[], cgroup: None, joins: &[] })
 }

@@ -1,22 +1,25 @@
 //! Frames to clients: answers, screens, output and notices, written as fast as each client takes them.
+//!
+//! Promise: no write blocks; a client whose socket buffer is full is skipped until epoll says it is writable.
+//! Not here: the queue of one client (see [`ConnectedClient`]).
 
 use std::os::fd::AsFd;
 use std::rc::Rc;
 
-use berth_api::frame::{self, Kind};
-use berth_api::message::{Answer, Notice};
+use berth_api::frame::{self, FrameKind};
+use berth_api::message::{KeeperAnswer, KeeperNotice};
 use berth_journal::Committed;
-use berth_store::history::Stored;
+use berth_store::session_view::StoredEvent;
 use rustix::event::epoll;
 
 use super::{ClientTable, notice_of, plain};
 use crate::keeper::agent_terminal::AgentTerminal;
-use crate::keeper::client::{Attached, Client};
+use crate::keeper::client::{AttachmentState, ConnectedClient};
 
 impl ClientTable {
-    pub(in crate::keeper) fn answer(&mut self, key: u64, answer: &Answer) {
+    pub(in crate::keeper) fn answer(&mut self, key: u64, answer: &KeeperAnswer) {
         if let Some(client) = self.clients.get_mut(&key) {
-            client.send(Kind::Answer, &serde_json::to_vec(answer).expect("an answer is plain data"));
+            client.send(FrameKind::Answer, &serde_json::to_vec(answer).expect("an answer is plain data"));
         }
     }
 
@@ -35,16 +38,16 @@ impl ClientTable {
         }
     }
 
-    /// Writes without bringing the client up to date: for the moment when the keeper's own screen is not. A client that
-    /// took nothing is not asked again: the kernel says when there is room.
+    /// Writes without bringing the client up to date: for the moment when the keeper's own screen is not. A client
+    /// whose socket buffer was full is skipped until epoll says it is writable.
     fn write_out(&mut self, key: u64) {
-        let waits = |client: &Client| client.wants_write && !client.has_too_much();
+        let waits = |client: &ConnectedClient| client.wants_write && !client.has_too_much();
         if !self.clients.get(&key).is_some_and(waits) {
             self.write_now(key);
         }
     }
 
-    /// Writes, whatever the kernel said last.
+    /// Writes, even to a client whose socket buffer was full.
     pub(in crate::keeper) fn write_now(&mut self, key: u64) {
         let Some(client) = self.clients.get_mut(&key) else { return };
         if client.flush().is_err() {
@@ -57,7 +60,7 @@ impl ClientTable {
         }
     }
 
-    /// Writes to all clients, whatever the kernel said last.
+    /// Writes to all clients, even to those whose socket buffers were full.
     pub(in crate::keeper) fn write_all_now(&mut self) {
         self.keys().into_iter().for_each(|key| self.write_now(key));
     }
@@ -77,22 +80,22 @@ impl ClientTable {
 
     /// Brings a client that fell behind, or a watcher, up to date once it has room.
     fn catch_up(&mut self, key: u64, terminal: &mut AgentTerminal, output_end: u64) {
-        // A client whose queue was dropped is drained as well, and takes nothing until the kernel says so.
-        let has_room = |client: &&mut Client| client.is_drained() && !client.wants_write;
+        // A client whose queue was dropped is drained as well, and is skipped until epoll says it is writable.
+        let has_room = |client: &&mut ConnectedClient| client.is_drained() && !client.wants_write;
         let Some(client) = self.clients.get_mut(&key).filter(has_room) else { return };
-        if let Some(attached @ Attached { behind: true, .. }) = client.attached
+        if let Some(attached @ AttachmentState { behind: true, .. }) = client.attached
             && let Some(paint) = terminal.paint()
         {
-            client.attached = Some(Attached { behind: false, ..attached });
+            client.attached = Some(AttachmentState { behind: false, ..attached });
             client.send_screen(&paint);
         }
         if client.watches && client.told_end < output_end {
             client.told_end = output_end;
-            client.send(Kind::Notice, &plain(&Notice::Output { end: output_end }));
+            client.send(FrameKind::Notice, &plain(&KeeperNotice::Output { end: output_end }));
         }
     }
 
-    /// Sends output to the clients that see the terminal, and writes at once: people wait for it.
+    /// Sends output to the clients that see the terminal, and writes at once: users wait for it.
     pub(in crate::keeper) fn show(&mut self, output: &[u8]) {
         // A client that fell behind gets a screen once it has room, and not before the end of this pass: painted now, it
         // would lack these very bytes for good.
@@ -101,7 +104,7 @@ impl ClientTable {
         if seeing.is_empty() || output.is_empty() {
             return;
         }
-        let frame: Rc<[u8]> = frame::encode(Kind::Output, &[output]).into();
+        let frame: Rc<[u8]> = frame::encode(FrameKind::Output, &[output]).into();
         for key in seeing {
             if let Some(client) = self.clients.get_mut(&key) {
                 client.send_output(&frame);
@@ -110,12 +113,12 @@ impl ClientTable {
         }
     }
 
-    /// Tells watchers, followers and attached clients of the events that concern them.
-    pub(in crate::keeper) fn tell(&mut self, event: &Committed<Stored>) {
+    /// Sends an event to the watchers, followers and attached clients that it concerns.
+    pub(in crate::keeper) fn tell(&mut self, event: &Committed<StoredEvent>) {
         let mut json = None;
-        for client in self.clients.values_mut().filter(|client| client.hears_of(&event.get().event)) {
+        for client in self.clients.values_mut().filter(|client| client.is_subscribed_to(&event.get().event)) {
             let json = json.get_or_insert_with(|| plain(&notice_of(event)));
-            client.send(Kind::Notice, json);
+            client.send(FrameKind::Notice, json);
         }
     }
 }

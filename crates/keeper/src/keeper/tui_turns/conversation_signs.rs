@@ -1,26 +1,26 @@
-//! The conversation of an agent in a terminal that tells nothing by hooks: learned from the agent's own signs.
+//! The conversation of an agent in a terminal whose hooks report nothing: learned from the agent's own signs.
 //!
-//! Some agents run no hook that a person did not trust, and a person's settings can turn hooks off. The session would not
+//! Some agents run no hook that a user did not trust, and a user's settings can turn hooks off. The session would not
 //! know which conversation it has, and its next run would begin an empty one.
 //! Promise: the keeper looks only after the terminal showed something, so that an idle agent costs nothing, and before keys that
-//! may end the agent reach it. Where hooks tell, they count, and nothing is looked at.
-//! Not here: the signs (`writers::open_in`), the right to write a conversation (`agent_conversation`).
+//! may end the agent reach it. Where hooks report, they count, and the signs are not read.
+//! Not here: the signs (`foreign_writers::open_in`), the right to write a conversation (`agent_conversation`).
 
-use berth_core::{Phase, Session};
+use berth_conversations::foreign_writers::{self, WrappedAgent};
+use berth_conversations::location;
+use berth_core::{RunPhase, Session};
 use berth_host::clock;
-use berth_transcript::Kind;
+use berth_transcript::TranscriptKind;
 
 use crate::keeper::identity::KeeperIdentity;
-use crate::turn;
-use crate::writers::{self, WrappedAgent};
 
 /// The shortest time between two looks while no conversation is known.
 const UNKNOWN_PAUSE_MS: u64 = 500;
 /// The pause once a conversation is known: users rarely change it.
 const KNOWN_PAUSE_MS: u64 = 2000;
-/// The shortest time between a look and one before a key: a person may hold Enter down.
+/// The shortest time between a look and one before a key: a user may hold Enter down.
 const KEY_PAUSE_MS: u64 = 100;
-/// Enter, Ctrl-C, Ctrl-D: the agent may end by them, and take its signs along.
+/// Enter, Ctrl-C, Ctrl-D: the agent may end after them, and its signs with it.
 const MAY_END: [u8; 3] = [b'\r', 0x03, 0x04];
 
 /// The times at which the keeper looks for the conversation.
@@ -28,7 +28,7 @@ const MAY_END: [u8; 3] = [b'\r', 0x03, 0x04];
 pub(super) struct ConversationSigns {
     /// True if the terminal showed something since the last look.
     is_due: bool,
-    /// When the keeper looked last, on the boot clock.
+    /// The time when the keeper looked last, on the boot clock.
     looked_at_ms: u64,
     /// The agent behind a first process that only starts it.
     wrapped: WrappedAgent,
@@ -39,29 +39,29 @@ fn may_end(keys: &[u8]) -> bool {
 }
 
 impl ConversationSigns {
-    /// The terminal shows something.
+    /// Notes that the terminal showed output.
     pub(super) fn note_output(&mut self) {
         self.is_due = true;
     }
 
-    /// Has the next look find the agent, however long that takes.
+    /// Makes the next look find the agent, even if that takes long.
     pub(super) fn expect(&mut self) {
         self.wrapped.walk_next();
     }
 
-    /// True if the agent's signs have to be looked at before these keys reach it.
+    /// True if the agent's signs must be read before these keys reach it.
     pub(super) fn needs_look_before(&self, keys: &[u8]) -> bool {
         may_end(keys) && self.is_due && self.looked_at_ms + KEY_PAUSE_MS <= clock::boot_ms()
     }
 
-    /// These keys may be the end of the first prompt, which the agent opens a conversation for.
+    /// Notes keys that may end the first prompt, for which the agent opens a conversation.
     pub(super) fn expect_prompt(&mut self, keys: &[u8]) {
         if may_end(keys) {
             self.wrapped.expect_soon(clock::boot_ms());
         }
     }
 
-    /// When to look again, on the boot clock.
+    /// The time of the next look, on the boot clock.
     pub(super) fn due_ms(&self, session: &Session) -> Option<u64> {
         if !self.is_due || !needs_signs(session) {
             return None;
@@ -70,27 +70,27 @@ impl ConversationSigns {
         Some(self.looked_at_ms + if is_known { KNOWN_PAUSE_MS } else { UNKNOWN_PAUSE_MS })
     }
 
-    /// The conversation that the agent has open, unless hooks tell.
+    /// The conversation that the agent has open, unless hooks report it.
     pub(super) fn find(&mut self, session: &Session, identity: &KeeperIdentity) -> Option<String> {
         if !needs_signs(session) {
             return None;
         }
         (self.is_due, self.looked_at_ms) = (false, clock::boot_ms());
         let (spec, agent) = (session.spec.as_ref()?, session.agent()?);
-        let kind = Kind::of(&spec.conversation)?;
-        let env = turn::where_kept(spec, session.conversation.as_ref());
+        let kind = TranscriptKind::of(&spec.conversation)?;
+        let env = location::where_kept(spec, session.conversation.as_ref());
         let dir = berth_transcript::config_dir(kind, env).ok()?;
-        writers::open_in(kind, &dir, agent.pid, identity.pid(), &mut self.wrapped)
+        foreign_writers::open_in(kind, &dir, agent.pid, identity.pid(), &mut self.wrapped)
     }
 }
 
-/// True if nothing else tells of the conversation.
+/// True if the conversation is not known otherwise.
 fn needs_signs(session: &Session) -> bool {
     let hooks_tell = session.tells && session.edges.is_some();
-    let kind = session.spec.as_ref().and_then(|spec| Kind::of(&spec.conversation));
+    let kind = session.spec.as_ref().and_then(|spec| TranscriptKind::of(&spec.conversation));
     let has_agent = match session.phase {
-        Phase::Running { .. } | Phase::Ending(_) => session.agent().is_some(),
-        Phase::New | Phase::Starting | Phase::Ended { .. } => false,
+        RunPhase::Running { .. } | RunPhase::Ending(_) => session.agent().is_some(),
+        RunPhase::New | RunPhase::Starting | RunPhase::Ended { .. } => false,
     };
     session.has_terminal() && kind.is_some() && has_agent && !hooks_tell
 }

@@ -1,13 +1,13 @@
-//! Compares the end of a turn that a hook reported with the agent's own record.
+//! Compares the end of a turn that a hook reported with the agent's transcript.
 //!
 //! Every tool of an agent can call the agent's hooks, and the keeper cannot distinguish the two: both run below the agent.
-//! So the end of a client's turn counts only when the agent's transcript has it, and the answer is the one in the
-//! transcript.
+//! So the end of a client's turn counts only when the agent's transcript has it, and the answer is the one
+//! in the transcript.
 //! Promise: agents report an end before or after they write it, so the keeper waits for the record to change; the turn
-//! goes on meanwhile. Where the record does not follow although the agent is idle, the end is recorded as told by a
+//! goes on meanwhile. If the record does not follow although the agent is idle, the end is recorded as reported by a
 //! hook: `done` with that remark if there is no record of the turn, `unknown` if the record has the turn and no end.
-//! Not here: reading a record (`berth_transcript`), ends that no hook reports ([`TuiTurns::check_agent`]), the events
-//! (`berth_core`).
+//! Not here: reading a record (`berth_transcript`), ends that no hook reports ([`TuiTurns::check_agent`]),
+//! the events (`berth_core`).
 //! Start with [`TuiTurns::note_end`].
 
 use std::fs;
@@ -15,50 +15,51 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_api::status::{Timestamp, ToldStatus};
-use berth_core::{EndProof, Final, Session, Told, TurnEnd, TurnState};
+use berth_api::status::{ActivityStatus, Timestamp};
+use berth_conversations::foreign_writers::RegistryActivity;
+use berth_conversations::location;
+use berth_core::{EndProof, FinalState, Session, TerminalReport, TurnEnd, TurnProgress};
 use berth_driver::MAX_ANSWER_BYTES;
 use berth_host::clock;
-use berth_store::{History, killpoint};
-use berth_transcript::Progress;
+use berth_store::{SessionView, killpoint};
+use berth_transcript::RecordedProgress;
 
 use super::{STILL_MS, TuiTurns, doing};
 use crate::keeper::identity::KeeperIdentity;
-use crate::turn::{self, Recorded};
-use crate::writers::Doing;
+use crate::turn_outcome::{self, RecordedTurnEnd};
 
-/// How long an idle agent may take to write down an end that a hook reported.
+/// The time that an idle agent may take to write down an end that a hook reported.
 const PROOF_PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait for an agent that has no record: an agent that keeps records makes one with the first prompt.
+/// The time to wait for an agent that has no record: an agent that keeps records makes one with the first prompt.
 const NO_RECORD_PATIENCE: Duration = Duration::from_secs(2);
-/// How often the record is checked while it is expected to change.
+/// The pause between two checks of the record while it is expected to change.
 const CHECK_MS: u64 = 50;
-/// How often the record is checked when it has not changed for long: the agent works, and a tool reported an end.
+/// The pause when the record has not changed for long: the agent works, and a tool reported an end.
 const CHECK_SLOWLY_MS: u64 = 1000;
-/// How many times as long as the last read the keeper waits before the next one.
+/// The factor by which the pause is longer than the last read took.
 const READ_PAUSE_FACTOR: u64 = 20;
 
 /// An end that a hook reported and that is not proven.
 #[derive(Debug)]
 pub(in crate::keeper) struct ReportedEnd {
-    how: How,
+    how: ReportedEndKind,
     turn: u64,
-    /// When the hook reported it, on the boot clock.
+    /// The time when the hook reported it, on the boot clock.
     reported_at_ms: u64,
-    /// Since when the agent has not been seen at work, on the boot clock.
+    /// The time since when the agent has not been seen at work, on the boot clock.
     idle_since_ms: u64,
     check_at_ms: u64,
-    /// The record when it was last read, and what it said.
-    read: Option<(RecordPosition, Recorded)>,
+    /// The position of the record when it was last read, and its content.
+    read: Option<(RecordPosition, RecordedTurnEnd)>,
 }
 
 #[derive(Debug)]
-enum How {
+enum ReportedEndKind {
     Stopped { answer: Option<String> },
     Interrupted,
 }
 
-/// A record as it was at one moment.
+/// The position of a record at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct RecordPosition {
     path: PathBuf,
@@ -69,37 +70,37 @@ pub(super) struct RecordPosition {
 impl ReportedEnd {
     /// The agent ended its turn with this answer.
     pub(in crate::keeper) fn stopped(answer: Option<String>) -> Self {
-        Self::new(How::Stopped { answer })
+        Self::new(ReportedEndKind::Stopped { answer })
     }
 
-    /// The agent broke its turn off.
+    /// The agent broke off its turn.
     pub(in crate::keeper) fn interrupted() -> Self {
-        Self::new(How::Interrupted)
+        Self::new(ReportedEndKind::Interrupted)
     }
 
-    fn new(how: How) -> Self {
+    fn new(how: ReportedEndKind) -> Self {
         let now = clock::boot_ms();
         Self { how, turn: 0, reported_at_ms: now, idle_since_ms: now, check_at_ms: now, read: None }
     }
 
-    /// When to read the record again, on the boot clock.
+    /// The time of the next read of the record, on the boot clock.
     pub(super) fn check_at_ms(&self) -> u64 {
         self.check_at_ms
     }
 }
 
-/// What is known of an end, and what follows from it.
+/// The verdict on an end, and its consequences.
 #[derive(Debug)]
 pub(in crate::keeper) struct EndVerdict {
-    pub(in crate::keeper) told: Told,
-    /// True if the agent has ended: what is in its record from now on may be another program's.
+    pub(in crate::keeper) told: TerminalReport,
+    /// True if the agent has ended: later entries in its record may be another program's.
     pub(in crate::keeper) has_ended: bool,
     /// The answer, for the followers of the turn.
     pub(in crate::keeper) answer: Option<String>,
 }
 
-impl From<Told> for EndVerdict {
-    fn from(told: Told) -> Self {
+impl From<TerminalReport> for EndVerdict {
+    fn from(told: TerminalReport) -> Self {
         Self { told, has_ended: false, answer: None }
     }
 }
@@ -107,20 +108,23 @@ impl From<Told> for EndVerdict {
 /// The turn of a client that the agent has, and that the next end it reports is about.
 pub(in crate::keeper) fn turn_to_prove(session: &Session) -> Option<u64> {
     let is_its_own = session.edges.is_none_or(|edges| edges.before == 0);
-    let is_known =
-        session.spec.as_ref().and_then(|spec| berth_transcript::Kind::of(&spec.conversation)).is_some();
+    let is_known = session
+        .spec
+        .as_ref()
+        .and_then(|spec| berth_transcript::TranscriptKind::of(&spec.conversation))
+        .is_some();
     let turn = session.turns.current.as_ref()?.turn;
-    let works = session.turns.open(turn).is_some_and(|turn| turn.state == TurnState::Working);
+    let works = session.turns.open(turn).is_some_and(|turn| turn.state == TurnProgress::Working);
     (is_its_own && is_known && works).then_some(turn)
 }
 
 impl TuiTurns {
-    /// Takes the end that a hook reports. Returns what the keeper can report now; the end of a client's turn waits for its
-    /// proof.
+    /// Processes the end that a hook reports. Returns the report that the keeper can make now; the end of a client's
+    /// turn waits for its proof.
     pub(in crate::keeper) fn note_end(
         &mut self,
         mut reported: ReportedEnd,
-        history: &History,
+        history: &SessionView,
         identity: &KeeperIdentity,
     ) -> Option<EndVerdict> {
         let Some(turn) = turn_to_prove(&history.session) else {
@@ -135,7 +139,7 @@ impl TuiTurns {
     pub(in crate::keeper) fn on_proof_time(
         &mut self,
         now: u64,
-        history: &History,
+        history: &SessionView,
         identity: &KeeperIdentity,
     ) -> Option<EndVerdict> {
         if self.reported_end.as_ref().is_none_or(|reported| reported.check_at_ms > now) {
@@ -144,16 +148,21 @@ impl TuiTurns {
         self.proven_end(now, history, identity)
     }
 
-    /// Remembers how long the record is, so that only what is behind that is read for the turn that is typed now.
+    /// Records the length of the record, so that only later entries are read for the turn that is typed now.
     pub(super) fn mark_record(&mut self, session: &Session) {
         self.record_position = record_position(session, None);
     }
 
-    /// What is known of the reported end now; `None` while it waits.
-    fn proven_end(&mut self, now: u64, history: &History, identity: &KeeperIdentity) -> Option<EndVerdict> {
+    /// The verdict on the reported end; `None` while it waits.
+    fn proven_end(
+        &mut self,
+        now: u64,
+        history: &SessionView,
+        identity: &KeeperIdentity,
+    ) -> Option<EndVerdict> {
         let mut reported = self.reported_end.take()?;
         if turn_to_prove(&history.session) != Some(reported.turn) {
-            // The turn has ended in another way.
+            // The turn has ended for another reason.
             return None;
         }
         let mut read_pause_ms = 0;
@@ -164,33 +173,36 @@ impl TuiTurns {
         {
             let begun = self.record_position.as_ref().filter(|begun| begun.path == position.path);
             let from_bytes = begun.map_or(0, |begun| begun.bytes);
-            let recorded = turn::recorded(history, identity.session(), from_bytes);
+            let recorded = turn_outcome::search_agent_record(history, identity.session(), from_bytes);
             reported.read = Some((position, recorded));
             // An agent that changes a large record again and again must not keep the loop from its clients.
             let spent_ms = clock::boot_ms().saturating_sub(now);
             read_pause_ms = spent_ms * READ_PAUSE_FACTOR;
         }
         let contradicted = match &reported.read {
-            Some((_, Recorded::Over(end))) => {
+            Some((_, RecordedTurnEnd::Over(end))) => {
                 let end = end.clone();
                 return Some(self.recorded_end(end));
             }
-            Some((_, Recorded::Unfinished(why, Progress::BrokenOff))) => {
+            Some((_, RecordedTurnEnd::Unfinished(why, RecordedProgress::BrokenOff))) => {
                 let reason = format!("it was interrupted: {why}");
-                let end = TurnEnd::without_answer(Final::Interrupted, reason);
+                let end = TurnEnd::without_answer(FinalState::Interrupted, reason);
                 let told = match reported.how {
-                    How::Interrupted => Told::Interrupted,
-                    How::Stopped { .. } => Told::Quiet { end: Some(end) },
+                    ReportedEndKind::Interrupted => TerminalReport::Interrupted,
+                    ReportedEndKind::Stopped { .. } => TerminalReport::Quiet { end: Some(end) },
                 };
-                self.note_proof("the agent's own record has it");
+                self.note_proof("the agent's transcript has it");
                 return Some(told.into());
             }
-            Some((_, Recorded::Unfinished(_, Progress::Open))) => true,
-            Some((_, Recorded::Unfinished(_, Progress::NoPrompt) | Recorded::CannotTell)) => false,
-            // There was a record when the turn was typed, and it was removed since.
+            Some((_, RecordedTurnEnd::Unfinished(_, RecordedProgress::Open))) => true,
+            Some((
+                _,
+                RecordedTurnEnd::Unfinished(_, RecordedProgress::NoPrompt) | RecordedTurnEnd::CannotTell,
+            )) => false,
+            // The record existed when the turn was typed, and was removed since.
             None => self.record_position.is_some(),
         };
-        self.note_proof("not in the agent's own record");
+        self.note_proof("not in the agent's transcript");
         if self.is_at_work(now, &history.session) {
             reported.idle_since_ms = now;
         }
@@ -207,64 +219,66 @@ impl TuiTurns {
         None
     }
 
-    /// The record has the end: the record counts, and not the hook.
+    /// The record has the end: the record counts, not the hook.
     fn recorded_end(&mut self, end: TurnEnd) -> EndVerdict {
-        self.note_proof("the agent's own record has it");
+        self.note_proof("the agent's transcript has it");
         self.ended_at_ms = Some(clock::boot_ms());
-        if end.state != Final::Done {
-            let told = Told::Quiet { end: Some(end) };
+        if end.state != FinalState::Done {
+            let told = TerminalReport::Quiet { end: Some(end) };
             return EndVerdict { told, has_ended: true, answer: None };
         }
         let answer = Some(end.answer.clone());
-        let told = Told::Stopped { answer: Some(end.answer), cut: end.cut, proof: EndProof::Recorded };
+        let told =
+            TerminalReport::Stopped { answer: Some(end.answer), cut: end.cut, proof: EndProof::Recorded };
         EndVerdict { told, has_ended: true, answer }
     }
 
     /// Only the hook reported the end.
     fn unproven_end(&mut self, reported: ReportedEnd, proof: EndProof) -> EndVerdict {
         self.ended_at_ms = Some(clock::boot_ms());
-        let How::Stopped { answer } = reported.how else {
-            return EndVerdict { told: Told::Interrupted, has_ended: true, answer: None };
+        let ReportedEndKind::Stopped { answer } = reported.how else {
+            return EndVerdict { told: TerminalReport::Interrupted, has_ended: true, answer: None };
         };
         let said = answer.clone().filter(|_| proof != EndProof::Contradicted);
         EndVerdict { told: stopped(answer, proof), has_ended: true, answer: said }
     }
 
-    /// Says beside the last hook what the record says about it.
+    /// Adds the record's verdict to the last hook, for display.
     fn note_proof(&mut self, what: &str) {
-        if let Some(ToldStatus { how, .. }) = &mut self.told {
+        if let Some(ActivityStatus { how, .. }) = &mut self.told {
             let hook = how.split(", ").next().unwrap_or_default();
             *how = format!("{hook}, {what}");
         } else {
-            self.told = Some(ToldStatus { how: what.to_owned(), at: Timestamp(clock::wall_ms()) });
+            self.told = Some(ActivityStatus { how: what.to_owned(), at: Timestamp(clock::wall_ms()) });
         }
     }
 
-    /// True if the agent is seen to work: by its own list, or, if it keeps none, by what it paints.
+    /// True if the agent is seen to work: by its own list, or, if it keeps none, by its painting.
     fn is_at_work(&self, now: u64, session: &Session) -> bool {
         match doing(session) {
-            Some(Doing::Idle { .. }) => false,
-            Some(Doing::Busy { .. } | Doing::Other) => true,
+            Some(RegistryActivity::Idle { .. }) => false,
+            Some(RegistryActivity::Busy { .. } | RegistryActivity::Other) => true,
             None => session.asks_on_screen() || now.saturating_sub(self.shown_at_ms) < STILL_MS,
         }
     }
 }
 
-/// The agent's record of the conversation as it is now, if there is one. `known` is where it was found before.
+/// The current position of the agent's record of the conversation, if there is one. `known` is the path where it
+/// was found before.
 fn record_position(session: &Session, known: Option<PathBuf>) -> Option<RecordPosition> {
     let path = match known {
         Some(path) => path,
-        None => turn::conversation_files(session).ok()?.into_iter().next()?,
+        None => location::conversation_files(session).ok()?.into_iter().next()?,
     };
     let file = fs::metadata(&path).ok()?;
     Some(RecordPosition { path, bytes: file.len(), changed_at: (file.mtime(), file.mtime_nsec()) })
 }
 
-fn stopped(answer: Option<String>, proof: EndProof) -> Told {
+fn stopped(answer: Option<String>, proof: EndProof) -> TerminalReport {
     let mut answer = answer;
     let cut = answer.as_ref().is_some_and(|answer| answer.len() > MAX_ANSWER_BYTES);
     if let Some(answer) = answer.as_mut().filter(|_| cut) {
         answer.truncate(answer.floor_char_boundary(MAX_ANSWER_BYTES));
     }
-    Told::Stopped { answer, cut, proof }
+    TerminalReport::Stopped { answer, cut, proof }
 }

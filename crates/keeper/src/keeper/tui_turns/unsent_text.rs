@@ -1,8 +1,8 @@
-//! Text that a person typed into a terminal and did not send, by the keys alone.
+//! Text that a user typed into a terminal and did not send, judged by the keys alone.
 //!
-//! Promise: text that was typed and neither sent nor taken back is noticed; a key that types nothing (an arrow, the
-//! mouse, a terminal's own answer) is not taken for text. Where keys cannot tell, text counts as waiting.
-//! Not here: what an agent makes of it. A line that was brought back with an arrow key is not noticed; then the agent's
+//! Promise: text that was typed and neither sent nor removed is noticed; a key that types nothing (an arrow, the
+//! mouse, a terminal's own answer) is not taken for text. If keys are ambiguous, text counts as waiting.
+//! Not here: the agent's reaction. A line that was recalled with an arrow key is not noticed; then the agent's
 //! hook names a prompt that is not the turn's, and the turn is `unknown`.
 //! Start with [`UnsentText::feed`].
 
@@ -13,9 +13,9 @@ const CONTROL_C: u8 = 0x03;
 const TAB: u8 = b'\t';
 const LINE_FEED: u8 = b'\n';
 const RETURN: u8 = b'\r';
-/// How many letters are counted: a person who typed more does not take them back one by one.
+/// The largest counted number of letters: a user who typed more does not remove them one by one.
 const MOST_LETTERS: u32 = 1 << 20;
-/// The longest parameters of a sequence that are looked at.
+/// The longest parameters of a sequence that are parsed.
 const MAX_PARAMETERS: usize = 16;
 /// The longest string that a terminal answers with; a longer one is text.
 const MAX_ANSWER: usize = 4096;
@@ -23,25 +23,25 @@ const MAX_ANSWER: usize = 4096;
 /// The text that may be waiting in the terminal.
 #[derive(Debug, Default)]
 pub(super) struct UnsentText {
-    /// How many letters may be waiting.
+    /// The number of letters that may be waiting.
     letters: u32,
-    /// How many times something was sent that the agent has not told of.
+    /// The number of sent messages that the agent has not reported.
     sent: u32,
-    at: At,
+    at: KeySequenceState,
     /// The length so far of the string that a terminal answers with.
     answered: usize,
     /// True if the last letter was a backslash: agents take the Enter behind it for a new line.
     escaped: bool,
     /// True inside of a paste: nothing in it is a key.
     pasting: bool,
-    /// True if a sequence was a key that breaks off.
+    /// True if a sequence was a key that makes the agent break off.
     broke_off: bool,
     parameters: Vec<u8>,
 }
 
-/// Where in a sequence of keys.
+/// The position in a sequence of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum At {
+enum KeySequenceState {
     #[default]
     Text,
     /// Behind an escape character.
@@ -62,14 +62,14 @@ impl UnsentText {
         self.letters > 0
     }
 
-    /// A person says that nothing waits.
+    /// A user says that no text waits.
     pub(super) fn forget(&mut self) {
         (self.letters, self.sent) = (0, 0);
         self.escaped = false;
     }
 
-    /// The agent has taken what was sent. What was typed behind that is still there; if nothing was seen to be sent,
-    /// an unknown key sent it, and with everything.
+    /// The agent has taken the sent text. Text that was typed behind it is still there; if no key was seen to send
+    /// it, an unknown key sent it, with everything.
     pub(super) fn taken(&mut self) {
         match self.sent.checked_sub(1) {
             Some(left) => self.sent = left,
@@ -77,79 +77,80 @@ impl UnsentText {
         }
     }
 
-    /// The keys that were typed before are not known.
-    pub(super) fn doubt(&mut self) {
+    /// Notes that the keys typed before are not known.
+    pub(super) fn mark_unknown(&mut self) {
         self.letters = MOST_LETTERS;
     }
 
-    /// Takes keys in. True if an Escape was pressed, which breaks off what the agent does.
+    /// Processes keys. True if an Escape was pressed, which makes the agent break off.
     pub(super) fn feed(&mut self, keys: &[u8]) -> bool {
         let mut broke_off = false;
         self.broke_off = false;
         for (at, key) in keys.iter().enumerate() {
             // A lone escape character is the key; a terminal writes its sequences in one piece.
-            broke_off |= *key == ESCAPE && self.at == At::Text && at + 1 == keys.len() && !self.pasting;
-            broke_off |= *key == CONTROL_C && self.at == At::Text && !self.pasting;
+            broke_off |=
+                *key == ESCAPE && self.at == KeySequenceState::Text && at + 1 == keys.len() && !self.pasting;
+            broke_off |= *key == CONTROL_C && self.at == KeySequenceState::Text && !self.pasting;
             self.at = self.step(*key);
         }
-        if broke_off && self.at == At::Escape {
-            self.at = At::Text;
+        if broke_off && self.at == KeySequenceState::Escape {
+            self.at = KeySequenceState::Text;
         }
         // A terminal writes its answers in one piece. Two bytes alone are a key with Alt.
-        if self.at == At::Answer && self.answered == 0 && keys.len() == 2 {
-            self.at = At::Text;
+        if self.at == KeySequenceState::Answer && self.answered == 0 && keys.len() == 2 {
+            self.at = KeySequenceState::Text;
         }
         broke_off || self.broke_off
     }
 
-    fn step(&mut self, key: u8) -> At {
+    fn step(&mut self, key: u8) -> KeySequenceState {
         match (self.at, key) {
-            (At::Text, ESCAPE) => At::Escape,
-            (At::Text, _) => {
+            (KeySequenceState::Text, ESCAPE) => KeySequenceState::Escape,
+            (KeySequenceState::Text, _) => {
                 self.letter(key);
-                At::Text
+                KeySequenceState::Text
             }
-            (At::Escape, b'[') => {
+            (KeySequenceState::Escape, b'[') => {
                 self.parameters.clear();
-                At::Control
+                KeySequenceState::Control
             }
-            (At::Escape, b'O') => At::Single,
-            (At::Escape, b']' | b'P' | b'_' | b'^' | b'X') => {
+            (KeySequenceState::Escape, b'O') => KeySequenceState::Single,
+            (KeySequenceState::Escape, b']' | b'P' | b'_' | b'^' | b'X') => {
                 self.answered = 0;
-                At::Answer
+                KeySequenceState::Answer
             }
-            (At::Escape, ESCAPE) => At::Escape,
-            (At::Escape, RETURN | LINE_FEED) => {
-                // With Alt: a new line in what is being typed.
+            (KeySequenceState::Escape, ESCAPE) => KeySequenceState::Escape,
+            (KeySequenceState::Escape, RETURN | LINE_FEED) => {
+                // With Alt: a new line in the unsent text.
                 self.more();
-                At::Text
+                KeySequenceState::Text
             }
-            // With Alt: moves about, or takes words back. The number of letters cannot be told.
-            (At::Escape, _) => At::Text,
-            (At::Control, 0x40..=0x7e) => {
+            // With Alt: moves the cursor, or removes words. The number of letters is then unknown.
+            (KeySequenceState::Escape, _) => KeySequenceState::Text,
+            (KeySequenceState::Control, 0x40..=0x7e) => {
                 self.sequence(key);
-                At::Text
+                KeySequenceState::Text
             }
-            (At::Control, _) => {
+            (KeySequenceState::Control, _) => {
                 if self.parameters.len() < MAX_PARAMETERS {
                     self.parameters.push(key);
                 }
-                At::Control
+                KeySequenceState::Control
             }
-            (At::Single, _) => At::Text,
-            (At::Answer, ESCAPE) => At::AnswerEscape,
-            (At::Answer, 0x07) => At::Text,
-            (At::Answer, key) if key == RETURN || self.answered >= MAX_ANSWER => {
-                // It was not an answer, and the text typed meanwhile is not known.
-                self.doubt();
-                At::Text
+            (KeySequenceState::Single, _) => KeySequenceState::Text,
+            (KeySequenceState::Answer, ESCAPE) => KeySequenceState::AnswerEscape,
+            (KeySequenceState::Answer, 0x07) => KeySequenceState::Text,
+            (KeySequenceState::Answer, key) if key == RETURN || self.answered >= MAX_ANSWER => {
+                // The string was not an answer, and the text typed meanwhile is not known.
+                self.mark_unknown();
+                KeySequenceState::Text
             }
-            (At::Answer, _) => {
+            (KeySequenceState::Answer, _) => {
                 self.answered += 1;
-                At::Answer
+                KeySequenceState::Answer
             }
-            (At::AnswerEscape, b'\\') => At::Text,
-            (At::AnswerEscape, _) => At::Answer,
+            (KeySequenceState::AnswerEscape, b'\\') => KeySequenceState::Text,
+            (KeySequenceState::AnswerEscape, _) => KeySequenceState::Answer,
         }
     }
 
@@ -196,7 +197,7 @@ impl UnsentText {
         }
     }
 
-    /// A key by its number, and what was held with it, plus one.
+    /// Processes a key by its number; `held` is the modifiers, plus one.
     fn reported(&mut self, key: Option<u32>, held: Option<u32>) {
         const CONTROL: u32 = 4;
         const NO_LETTERS_FROM: u32 = 57344;
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_typed_waits_until_it_is_sent_or_taken_back() {
+    fn typed_text_waits_until_it_is_sent_or_removed() {
         assert!(after(&["h", "i"]));
         assert!(!after(&["hi\r"]));
         assert!(!after(&["hi", "\x03"]));
@@ -258,14 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_typed_behind_something_that_was_sent_waits_when_the_agent_has_taken_that() {
+    fn text_typed_behind_sent_text_still_waits_when_the_agent_has_taken_that() {
         let mut unsent = UnsentText::default();
         unsent.feed(b"one\rtwo\rdraft");
         unsent.taken();
         assert!(unsent.waits());
         unsent.taken();
         assert!(unsent.waits());
-        // It has one more: that was sent by an unknown key.
+        // The agent took one more: that was sent by an unknown key.
         unsent.taken();
         assert!(!unsent.waits());
         unsent.feed(b"\r\rsecond draft");
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_alt_does_not_hide_what_is_typed_after_it() {
+    fn a_key_with_alt_does_not_hide_text_typed_after_it() {
         for key in ["\x1bP", "\x1bX", "\x1b]", "\x1b_", "\x1b^"] {
             assert!(after(&[key, "hi"]), "{key:?}");
             assert!(!after(&[key, "hi\r"]), "{key:?}");
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_line_in_what_is_typed_does_not_send_it() {
+    fn a_new_line_in_unsent_text_does_not_send_it() {
         assert!(after(&["hi\\\r"]));
         assert!(after(&["hi", "\x1b\r"]));
         assert!(after(&["hi\n"]));
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_in_the_newer_ways_are_what_they_are() {
+    fn keys_in_the_newer_encodings_are_recognised() {
         for keys in ["\x1b[27u", "\x1b[27;1u", "\x1b[27;1:1u", "\x1b[99;5u", "\x1b[27;5;99~", "\x1b[27;129u"]
         {
             assert!(UnsentText::default().feed(keys.as_bytes()), "{keys:?}");
@@ -337,7 +338,7 @@ mod tests {
     #[test]
     fn after_a_doubt_only_a_send_or_a_persons_word_helps() {
         let mut unsent = UnsentText::default();
-        unsent.doubt();
+        unsent.mark_unknown();
         unsent.feed(b"\x7f\x7f\x7f");
         assert!(unsent.waits());
         unsent.feed(b"\r");

@@ -1,26 +1,26 @@
 //! Bugs on purpose. A simulation that does not notice them proves nothing.
 
-use berth_core::{Event, Final, Manner, Prompt, Retry};
-use berth_journal::Planted;
+use berth_core::{Event, FinalState, SendMode, TurnPrompt, TurnRetry};
+use berth_journal::PlantedBugs;
 
-use crate::simulation::mind::Plan;
+use crate::simulation::mind::ExpectedBatchResult;
 
-/// What is wrong with the simulated keeper.
+/// A planted bug of the simulated keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Bug {
-    /// Nothing.
+pub(crate) enum KeeperBug {
+    /// No bug.
     None,
     /// Tells clients first and writes then.
     PublishBeforeAppend,
     /// Answers requests when their batch is on its way, and not when it is committed.
     AnswersBeforeCommit,
-    /// Acts on what it is about to write.
+    /// Performs effects before their batch is written.
     EffectBeforeCommit,
     /// After a crash the epoch starts again at 1.
     EpochReset,
-    /// The store appends what a keeper brings whose claim was superseded.
+    /// The store appends batches of a keeper whose claim was superseded.
     OldEpochAccepted,
-    /// After a restart in place it says again to the agent what it said before.
+    /// After a restart in place it sends its earlier messages to the agent again.
     SaysAgain,
     /// Retries a turn whose end is unknown.
     RetriesUnknown,
@@ -29,14 +29,14 @@ pub(crate) enum Bug {
     /// Believes a snapshot whose last event is not in the journal.
     SnapshotAhead,
     /// The journal has a bug.
-    Journal(Planted),
+    Journal(PlantedBugs),
     /// One kind of event changes nothing, live and in replay.
-    Forgets(Kind),
+    Forgets(ForgettableEvent),
 }
 
 /// A kind of event that can be forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ForgettableEvent {
     RunStarting,
     RunStarted,
     StopRequested,
@@ -55,8 +55,8 @@ pub(crate) enum Kind {
     Released,
 }
 
-impl Kind {
-    /// What there is only where an agent takes turns.
+impl ForgettableEvent {
+    /// The kinds that occur only where an agent takes turns.
     pub(crate) const OF_TURNS: [Self; 8] = [
         Self::AgentReady,
         Self::TurnAccepted,
@@ -101,8 +101,8 @@ impl Kind {
     }
 }
 
-impl Bug {
-    pub(crate) fn planted(self) -> Planted {
+impl KeeperBug {
+    pub(crate) fn planted(self) -> PlantedBugs {
         match self {
             Self::Journal(planted) => planted,
             Self::None
@@ -115,21 +115,23 @@ impl Bug {
             | Self::RetriesUnknown
             | Self::RetriesTwice
             | Self::SnapshotAhead
-            | Self::Forgets(_) => Planted::default(),
+            | Self::Forgets(_) => PlantedBugs::default(),
         }
     }
 
     /// The retry that must not be, behind the events of a batch.
-    pub(crate) fn wrong_retry(self, plan: &Plan) -> Option<Event> {
+    pub(crate) fn wrong_retry(self, plan: &ExpectedBatchResult) -> Option<Event> {
         let retry = plan.events.iter().find_map(|stored| match (self, &stored.event) {
-            (Self::RetriesUnknown, Event::TurnEnded { turn, end, .. }) if end.state == Final::Unknown => {
-                Some(Retry { of: *turn, attempt: 1 })
+            (Self::RetriesUnknown, Event::TurnEnded { turn, end, .. })
+                if end.state == FinalState::Unknown =>
+            {
+                Some(TurnRetry { of: *turn, attempt: 1 })
             }
             (Self::RetriesTwice, Event::TurnAccepted { prompt, .. }) => prompt.retry,
             _ => None,
         })?;
-        let (by, text, manner) = (Default::default(), "once more".to_owned(), Manner::Queue);
-        let prompt = Prompt { by, text, key: None, start_by: None, manner, retry: Some(retry) };
+        let (by, text, manner) = (Default::default(), "once more".to_owned(), SendMode::Queue);
+        let prompt = TurnPrompt { by, text, key: None, start_by: None, manner, retry: Some(retry) };
         Some(Event::TurnAccepted { turn: plan.then.turns.last() + 1, prompt })
     }
 

@@ -3,51 +3,51 @@
 //! Agents exit when they like, fork children that ignore SIGTERM, fork while they are being killed, and sometimes
 //! hang in the kernel where no signal reaches them. A power cut ends all of them and starts the boot clock again.
 
-use berth_core::{Boot, Epoch, Exit, Now, Process};
-use berth_journal::fake::Rng;
+use berth_core::{BootId, ClockReading, Epoch, ProcessExit, ProcessRef};
+use berth_journal::fake_disk::SplitMix64;
 
-/// How many processes a run has at most, so that a run under fire comes to an end.
+/// The largest number of processes of a run, so that a run under fire comes to an end.
 const MOST_PROCESSES: usize = 6;
 
-pub(crate) struct Host {
-    rng: Rng,
+pub(crate) struct SimulatedHost {
+    rng: SplitMix64,
     boot: u64,
     boot_ms: u64,
     wall_ms: u64,
-    processes: Vec<Living>,
-    /// Whether processes may hang in the kernel.
+    processes: Vec<SimulatedProcess>,
+    /// True if processes may hang in the kernel.
     pub(crate) harsh: bool,
 }
 
-/// A process that is there, or whose parent has not asked yet how it ended.
-struct Living {
-    process: Process,
+/// A process that exists, or whose parent has not reaped it yet.
+struct SimulatedProcess {
+    process: ProcessRef,
     epoch: Epoch,
     is_agent: bool,
-    /// The keeper that will hear of its end, by number of its life.
+    /// The keeper that will be told of its end, by number of its life.
     keeper: Option<u64>,
     is_deaf: bool,
     is_stuck: bool,
-    ends: Option<(u64, Exit)>,
-    ended: Option<Exit>,
+    ends: Option<(u64, ProcessExit)>,
+    ended: Option<ProcessExit>,
 }
 
-impl Host {
+impl SimulatedHost {
     pub(crate) fn new(seed: u64) -> Self {
         let (boot_ms, wall_ms) = (1000, 1_700_000_000_000);
-        Self { rng: Rng::new(seed), boot: 1, boot_ms, wall_ms, processes: Vec::new(), harsh: true }
+        Self { rng: SplitMix64::new(seed), boot: 1, boot_ms, wall_ms, processes: Vec::new(), harsh: true }
     }
 
-    pub(crate) fn now(&self) -> Now {
-        Now { wall_ms: self.wall_ms, boot_ms: self.boot_ms }
+    pub(crate) fn now(&self) -> ClockReading {
+        ClockReading { wall_ms: self.wall_ms, boot_ms: self.boot_ms }
     }
 
-    /// What this boot is called.
-    pub(crate) fn boot(&self) -> Boot {
-        Boot(format!("boot {}", self.boot))
+    /// The id of this boot.
+    pub(crate) fn boot(&self) -> BootId {
+        BootId(format!("boot {}", self.boot))
     }
 
-    /// Whether an agent is there and does something.
+    /// True if an agent exists and does something.
     pub(crate) fn agent_is_awake(&self) -> bool {
         self.living().any(|one| one.is_agent && !one.is_stuck)
     }
@@ -56,7 +56,7 @@ impl Host {
     pub(crate) fn pass(&mut self, ms: u64) {
         self.boot_ms += ms;
         self.wall_ms += ms;
-        // Somebody sets the clock. Nothing may depend on it.
+        // A user sets the clock. Nothing may depend on it.
         if self.rng.below(50) == 0 {
             self.wall_ms = 1_700_000_000_000 + self.rng.below(1_000_000_000);
         }
@@ -81,7 +81,8 @@ impl Host {
             return;
         }
         if one.ends.is_none() && rng.below(40) == 0 {
-            let exit = if rng.coin() { Exit::Code(rng.below(3) as i32) } else { Exit::Signal(11) };
+            let exit =
+                if rng.coin() { ProcessExit::Code(rng.below(3) as i32) } else { ProcessExit::Signal(11) };
             one.ends = Some((*boot_ms, exit));
         }
         one.ended = one.ends.filter(|(when, _)| when <= boot_ms).map(|(_, exit)| exit);
@@ -97,7 +98,7 @@ impl Host {
         }
     }
 
-    fn add(&mut self, epoch: Epoch, keeper: Option<u64>, is_agent: bool) -> Process {
+    fn add(&mut self, epoch: Epoch, keeper: Option<u64>, is_agent: bool) -> ProcessRef {
         // Numbers are soon used again.
         let pid = loop {
             let pid = 100 + self.rng.below(20) as u32;
@@ -105,17 +106,25 @@ impl Host {
                 break pid;
             }
         };
-        let process = Process { pid, start_ticks: self.boot_ms / 10, boot: self.boot() };
+        let process = ProcessRef { pid, start_ticks: self.boot_ms / 10, boot: self.boot() };
         let is_deaf = self.rng.below(3) == 0;
         let (is_stuck, ends, ended) = (false, None, None);
-        let living =
-            Living { process: process.clone(), epoch, is_agent, keeper, is_deaf, is_stuck, ends, ended };
+        let living = SimulatedProcess {
+            process: process.clone(),
+            epoch,
+            is_agent,
+            keeper,
+            is_deaf,
+            is_stuck,
+            ends,
+            ended,
+        };
         self.processes.push(living);
         process
     }
 
     /// Starts an agent.
-    pub(crate) fn spawn(&mut self, epoch: Epoch, keeper: u64) -> Result<Process, String> {
+    pub(crate) fn spawn(&mut self, epoch: Epoch, keeper: u64) -> Result<ProcessRef, String> {
         if self.rng.below(12) == 0 {
             return Err("no such program".to_owned());
         }
@@ -123,7 +132,7 @@ impl Host {
         if self.rng.below(6) == 0 {
             // Many a command is over at once.
             let soon = self.boot_ms + self.rng.below(10);
-            self.processes.last_mut().expect("just added").ends = Some((soon, Exit::Code(0)));
+            self.processes.last_mut().expect("just added").ends = Some((soon, ProcessExit::Code(0)));
         }
         Ok(process)
     }
@@ -133,9 +142,9 @@ impl Host {
         self.ask_to_end(|one| one.keeper == Some(keeper));
     }
 
-    fn ask_to_end(&mut self, whom: impl Fn(&Living) -> bool) {
+    fn ask_to_end(&mut self, whom: impl Fn(&SimulatedProcess) -> bool) {
         for one in self.processes.iter_mut().filter(|one| whom(one) && !one.is_deaf && one.ends.is_none()) {
-            let exit = if self.rng.coin() { Exit::Signal(15) } else { Exit::Code(0) };
+            let exit = if self.rng.coin() { ProcessExit::Signal(15) } else { ProcessExit::Code(0) };
             one.ends = Some((self.boot_ms + self.rng.below(1500), exit));
         }
     }
@@ -149,27 +158,27 @@ impl Host {
         }
     }
 
-    fn kill_those(&mut self, whom: impl Fn(&Living) -> bool) {
+    fn kill_those(&mut self, whom: impl Fn(&SimulatedProcess) -> bool) {
         for one in self.processes.iter_mut().filter(|one| whom(one) && one.ended.is_none()) {
-            one.ends = Some((0, Exit::Signal(9)));
+            one.ends = Some((0, ProcessExit::Signal(9)));
             if !one.is_stuck {
-                one.ended = Some(Exit::Signal(9));
+                one.ended = Some(ProcessExit::Signal(9));
             }
         }
     }
 
     /// The first living child of a keeper.
-    pub(crate) fn first_child(&self, keeper: u64) -> Option<Process> {
+    pub(crate) fn first_child(&self, keeper: u64) -> Option<ProcessRef> {
         self.living().find(|one| one.keeper == Some(keeper)).map(|one| one.process.clone())
     }
 
-    /// Whether a keeper has a SIGCHLD waiting.
+    /// True if a keeper has a SIGCHLD waiting.
     pub(crate) fn has_news(&self, keeper: u64) -> bool {
         self.processes.iter().any(|one| one.keeper == Some(keeper) && one.ended.is_some())
     }
 
-    /// What a keeper hears: who ended, and whether it has no children left.
-    pub(crate) fn reap(&mut self, keeper: u64) -> (Vec<(u32, Exit)>, bool) {
+    /// The exits that a keeper reaps, and true if it has no children left.
+    pub(crate) fn reap(&mut self, keeper: u64) -> (Vec<(u32, ProcessExit)>, bool) {
         let mut exits = Vec::new();
         self.processes.retain(|one| match one.ended {
             Some(exit) if one.keeper == Some(keeper) => {
@@ -181,7 +190,7 @@ impl Host {
         (exits, self.processes.iter().all(|one| one.keeper != Some(keeper)))
     }
 
-    /// A keeper died; init takes its children and tells nobody how they end.
+    /// A keeper died; init adopts its children and reports their ends to no process.
     pub(crate) fn keeper_died(&mut self, keeper: u64) {
         for one in self.processes.iter_mut().filter(|one| one.keeper == Some(keeper)) {
             one.keeper = None;
@@ -214,7 +223,7 @@ impl Host {
         self.boot_ms = self.rng.below(3000);
     }
 
-    fn living(&self) -> impl Iterator<Item = &Living> {
+    fn living(&self) -> impl Iterator<Item = &SimulatedProcess> {
         self.processes.iter().filter(|one| one.ended.is_none())
     }
 
@@ -228,7 +237,7 @@ impl Host {
         self.living().filter(|one| one.is_agent).count()
     }
 
-    /// What a keeper would write about processes that do not end.
+    /// The processes that do not end, as a keeper would describe them.
     pub(crate) fn describe(&self, keeper: u64) -> Vec<String> {
         let below = self.living().filter(|one| one.keeper == Some(keeper));
         below.map(|one| format!("pid {} does not end", one.process.pid)).collect()

@@ -1,56 +1,56 @@
-//! The witness: what the keeper was promised, what it told others and what it did, held against the disk.
+//! The witness: the keeper's promises, statements and actions, compared with the disk.
 //!
 //! Everything is compared with what a reader without bugs finds on the disk, not with what the keeper believes.
-//! Start with [`Ledger::check`].
+//! Start with [`PromiseChecker::check`].
 
 use berth_api::snapshot::SessionSnapshot;
-use berth_core::{Effect, Fence, Prompt, Session, effects};
+use berth_core::{Effect, Fence, Session, TurnPrompt, effects};
 use berth_journal::{Committed, JournalError, Seq};
-use berth_store::History;
+use berth_store::SessionView;
 use berth_store::claim::AppendError;
-use berth_store::history::Stored;
+use berth_store::session_view::StoredEvent;
 
-use crate::simulation::host::Host;
-use crate::simulation::mind::{Mind, Plan};
-use crate::simulation::rules::Rules;
-use crate::simulation::store::Store;
+use crate::simulation::host::SimulatedHost;
+use crate::simulation::mind::{ExpectedBatchResult, SimulatedJournaledSession};
+use crate::simulation::rules::JournalRules;
+use crate::simulation::store::SimulatedStore;
 
-pub(crate) struct Ledger {
-    store: Store,
-    /// What the journal handed out as committed.
-    committed: Vec<Stored>,
-    /// What clients heard.
-    heard: Vec<Stored>,
+pub(crate) struct PromiseChecker {
+    store: SimulatedStore,
+    /// The events that the journal returned as committed.
+    committed: Vec<StoredEvent>,
+    /// The events that clients received.
+    heard: Vec<StoredEvent>,
     /// Batches that failed since the last success: one of them may turn up from its front.
-    failed: Vec<Vec<Stored>>,
-    /// What the disk says, replayed as far as it was read.
-    history: History,
-    pub(crate) rules: Rules,
+    failed: Vec<Vec<StoredEvent>>,
+    /// The state on the disk, replayed as far as it was read.
+    history: SessionView,
+    pub(crate) rules: JournalRules,
     /// Effects done by the keeper of now.
     done: Vec<Effect>,
-    /// Those of them that came to nothing.
+    /// The effects among them that had no result.
     in_vain: Vec<Effect>,
     spawned: u64,
     granted: u64,
-    /// What the disk says of the state, and the number of the last event that is in it.
+    /// The state on the disk, and the number of the last event in it.
     state: (Session, u64),
-    /// Which turn each sender heard that its prompt is.
-    receipts: Vec<(u64, Prompt)>,
-    /// Leaves out the direct look into the keeper's state, so that only what it does can give it away.
+    /// The turn in the receipt of each prompt.
+    receipts: Vec<(u64, TurnPrompt)>,
+    /// Leaves out the direct look into the keeper's state, so that only its actions can give it away.
     blind: bool,
 }
 
-type Held = Result<(), String>;
+type PromiseCheckResult = Result<(), String>;
 
-impl Ledger {
-    pub(crate) fn new(store: Store, blind: bool) -> Self {
+impl PromiseChecker {
+    pub(crate) fn new(store: SimulatedStore, blind: bool) -> Self {
         Self {
             store,
             committed: Vec::new(),
             heard: Vec::new(),
             failed: Vec::new(),
-            history: History::default(),
-            rules: Rules::default(),
+            history: SessionView::default(),
+            rules: JournalRules::default(),
             done: Vec::new(),
             in_vain: Vec::new(),
             spawned: 0,
@@ -61,18 +61,22 @@ impl Ledger {
         }
     }
 
-    /// A new keeper, or a new image of one, begins with what it read.
-    pub(crate) fn opened(&mut self, events: &[Committed<Stored>], same_process: bool) -> Held {
+    /// A new keeper, or a new image of one, begins with the events it read.
+    pub(crate) fn opened(
+        &mut self,
+        events: &[Committed<StoredEvent>],
+        same_process: bool,
+    ) -> PromiseCheckResult {
         self.explain(events)?;
         self.committed.clear();
         self.failed.clear();
-        // What a new image repeats is harmless, but for two things.
+        // A new image may repeat effects, except for two kinds.
         let is_once = |effect: &Effect| matches!(effect, Effect::Spawn { .. } | Effect::Say { .. });
         self.done.retain(|effect| same_process && is_once(effect));
         self.in_vain.clear();
         self.state = (Session::default(), 0);
-        self.history = History::replay(events);
-        self.rules = Rules::default();
+        self.history = SessionView::replay(events);
+        self.rules = JournalRules::default();
         for event in events {
             self.commit(event.get())?;
         }
@@ -81,14 +85,14 @@ impl Ledger {
     }
 
     /// A sender hears that its prompt is this turn.
-    pub(crate) fn receipt(&mut self, turn: u64, prompt: &Prompt) -> Held {
+    pub(crate) fn receipt(&mut self, turn: u64, prompt: &TurnPrompt) -> PromiseCheckResult {
         self.receipts.push((turn, prompt.clone()));
         self.receipts_hold()
     }
 
     /// Every sender finds its turn, with its text, and the same one for the same key.
-    pub(crate) fn receipts_hold(&self) -> Held {
-        let lost = |(turn, prompt): &&(u64, Prompt)| {
+    pub(crate) fn receipts_hold(&self) -> PromiseCheckResult {
+        let lost = |(turn, prompt): &&(u64, TurnPrompt)| {
             !self.rules.turns.knows(*turn, &prompt.text, prompt.key.as_deref())
         };
         match self.receipts.iter().find(lost) {
@@ -98,26 +102,26 @@ impl Ledger {
     }
 
     /// A prompt is about to reach the agent.
-    pub(crate) fn said(&self, turn: u64, text: Option<&str>) -> Held {
+    pub(crate) fn said(&self, turn: u64, text: Option<&str>) -> PromiseCheckResult {
         let accepted = self.rules.turns.says(turn);
         expect(accepted.is_some() && accepted == text, || {
             format!("turn {turn} says {text:?} to the agent, accepted was {accepted:?}")
         })
     }
 
-    /// What was tried came to nothing, and may be tried again.
+    /// Notes that an effect had no result, and may be tried again.
     pub(crate) fn in_vain(&mut self, effect: &Effect) {
         self.in_vain.push(effect.clone());
     }
 
-    /// Nothing heard and nothing committed is missing; what is new is the front of a batch that failed.
-    fn explain(&self, events: &[Committed<Stored>]) -> Held {
+    /// Checks that no received or committed event is missing; new events are the front of a failed batch.
+    fn explain(&self, events: &[Committed<StoredEvent>]) -> PromiseCheckResult {
         for (n, event) in events.iter().enumerate() {
             expect(event.seq() == Seq(n as u64 + 1), || {
                 format!("event {} has number {}", n + 1, event.seq())
             })?;
         }
-        let found: Vec<&Stored> = events.iter().map(Committed::get).collect();
+        let found: Vec<&StoredEvent> = events.iter().map(Committed::get).collect();
         for (what, promised) in [("heard", &self.heard), ("committed", &self.committed)] {
             let lost = promised.iter().enumerate().find(|(n, event)| found.get(*n) != Some(event));
             if let Some((n, event)) = lost {
@@ -129,19 +133,23 @@ impl Ledger {
             }
         }
         let extra = &found[self.committed.len()..];
-        let fits = |batch: &Vec<Stored>| batch.iter().take(extra.len()).eq(extra.iter().copied());
+        let fits = |batch: &Vec<StoredEvent>| batch.iter().take(extra.len()).eq(extra.iter().copied());
         expect(extra.is_empty() || self.failed.iter().any(fits), || {
             format!("{extra:?} appeared from nowhere; failed were {:?}", self.failed)
         })
     }
 
-    /// What is on the disk after a crash, before anybody opens it.
-    pub(crate) fn crashed(&self) -> Held {
+    /// Checks the disk after a crash, before any process opens it.
+    pub(crate) fn crashed(&self) -> PromiseCheckResult {
         self.explain(&self.read(1)?)
     }
 
     /// The journal took a batch: whole, and as planned.
-    pub(crate) fn took(&mut self, plan: &Plan, events: &[Committed<Stored>]) -> Held {
+    pub(crate) fn took(
+        &mut self,
+        plan: &ExpectedBatchResult,
+        events: &[Committed<StoredEvent>],
+    ) -> PromiseCheckResult {
         let taken: Vec<_> = events.iter().map(|event| event.get().clone()).collect();
         expect(taken == plan.events, || format!("planned {:?}, committed {taken:?}", plan.events))?;
         for stored in &taken {
@@ -154,39 +162,39 @@ impl Ledger {
         Ok(())
     }
 
-    fn commit(&mut self, stored: &Stored) -> Held {
+    fn commit(&mut self, stored: &StoredEvent) -> PromiseCheckResult {
         self.rules.follow(&stored.event)?;
         self.committed.push(stored.clone());
         Ok(())
     }
 
-    /// The journal refused a batch. The disk may fail; the journal may not find damage on a disk that keeps what
-    /// was synced.
-    pub(crate) fn failed(&mut self, batch: Vec<Stored>, error: &AppendError) -> Held {
+    /// The journal refused a batch. The disk may fail; the journal may not find damage on a disk that keeps
+    /// what was synced.
+    pub(crate) fn failed(&mut self, batch: Vec<StoredEvent>, error: &AppendError) -> PromiseCheckResult {
         self.failed.push(batch);
         tolerate(error)
     }
 
-    /// Clients hear something.
-    pub(crate) fn publish(&mut self, events: &[Stored]) {
+    /// Clients receive events.
+    pub(crate) fn publish(&mut self, events: &[StoredEvent]) {
         self.heard.extend_from_slice(events);
     }
 
     /// A client hears that it may type.
-    pub(crate) fn grant(&mut self, fence: u64) -> Held {
+    pub(crate) fn grant(&mut self, fence: u64) -> PromiseCheckResult {
         expect(fence > self.granted, || format!("fence {fence} was granted after {}", self.granted))?;
         self.granted = fence;
         Ok(())
     }
 
     /// Input reaches the agent.
-    pub(crate) fn input(&self, fence: u64) -> Held {
+    pub(crate) fn input(&self, fence: u64) -> PromiseCheckResult {
         let may = self.rules.live.is_some() && self.rules.writer == Some(fence);
         expect(may, || format!("input of writer {fence} reached the agent: {:?}", self.rules))
     }
 
     /// The keeper is about to do something to the world.
-    pub(crate) fn doing(&mut self, effect: &Effect) -> Held {
+    pub(crate) fn doing(&mut self, effect: &Effect) -> PromiseCheckResult {
         let known = self.committed.len() as u64;
         let news = self.read(self.state.1 + 1)?;
         for event in news.iter().filter(|event| event.seq().0 <= known) {
@@ -195,7 +203,7 @@ impl Ledger {
         }
         let owed = effects(&self.state.0);
         expect(owed.contains(effect), || format!("{effect:?} is done, the disk owes {owed:?}"))?;
-        // The same moment may be the next one to wake at for more than one reason.
+        // One instant may be the next one to wake at for more than one reason.
         let is_retry = self.in_vain.contains(effect);
         self.in_vain.retain(|tried| tried != effect);
         let may_come_again = is_retry || matches!(effect, Effect::WakeAt { .. });
@@ -209,20 +217,20 @@ impl Ledger {
     }
 
     /// At most one agent, and only processes of the run that the record calls live.
-    pub(crate) fn check_host(&self, host: &Host) -> Held {
+    pub(crate) fn check_host(&self, host: &SimulatedHost) -> PromiseCheckResult {
         expect(host.agents() <= 1, || format!("{} agents live", host.agents()))?;
         let strays: Vec<_> =
             host.living_epochs().into_iter().filter(|epoch| Some(epoch.0) != self.rules.live).collect();
         expect(strays.is_empty(), || format!("processes of runs {strays:?} live, {:?}", self.rules))
     }
 
-    /// After every turn of the loop: what was heard, what is on disk and what the keeper believes agree.
-    pub(crate) fn check(&mut self, mind: &Mind) -> Held {
+    /// After every turn of the loop: the received events, the disk and the keeper's state agree.
+    pub(crate) fn check(&mut self, mind: &SimulatedJournaledSession) -> PromiseCheckResult {
         expect(self.heard == self.committed, || {
             format!("{} events were heard, {} committed", self.heard.len(), self.committed.len())
         })?;
         let known = self.history.seq;
-        // With one event of overlap: what was read once must not change.
+        // With one event of overlap: events that were read once must not change.
         for event in
             self.read(known.max(1))?.iter().take_while(|event| event.seq().0 <= self.heard.len() as u64)
         {
@@ -250,19 +258,19 @@ impl Ledger {
         })
     }
 
-    /// When nothing is left to do, all that is owed has been done by this keeper.
-    pub(crate) fn check_done(&self) -> Held {
+    /// When nothing is left to do, all required effects were performed by this keeper.
+    pub(crate) fn check_done(&self) -> PromiseCheckResult {
         let owed = effects(&self.history.session);
         let missing: Vec<_> = owed.iter().filter(|effect| !self.done.contains(effect)).collect();
         expect(missing.is_empty(), || format!("{missing:?} is owed and was not done"))
     }
 
-    fn read(&self, from: u64) -> Result<Vec<Committed<Stored>>, String> {
+    fn read(&self, from: u64) -> Result<Vec<Committed<StoredEvent>>, String> {
         self.store.read(from)
     }
 
     /// A new witness for a store that took the place of the first one, as blind as this one.
-    pub(crate) fn afresh(&self, store: Store) -> Self {
+    pub(crate) fn afresh(&self, store: SimulatedStore) -> Self {
         Self::new(store, self.blind)
     }
 
@@ -276,7 +284,7 @@ impl Ledger {
 }
 
 /// A snapshot of the session, and the keys of its turns, are the session.
-fn comes_back_from_paper(session: &Session) -> Held {
+fn comes_back_from_paper(session: &Session) -> PromiseCheckResult {
     let json = serde_json::to_vec(&SessionSnapshot::from(session)).expect("plain data");
     let paper: SessionSnapshot = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
     let mut back = Session::try_from(paper).map_err(|bad| bad.to_string())?;
@@ -287,7 +295,7 @@ fn comes_back_from_paper(session: &Session) -> Held {
 }
 
 /// Trouble with the disk is fine; the rest is a bug.
-pub(crate) fn tolerate(error: &AppendError) -> Held {
+pub(crate) fn tolerate(error: &AppendError) -> PromiseCheckResult {
     use JournalError::{Create, List, Read, Remove, Rename, Sync, Write};
     let AppendError::Journal(error) = error else {
         return Err(format!("the store rejects the current keeper: {error}"));
@@ -304,6 +312,6 @@ pub(crate) fn tolerate(error: &AppendError) -> Held {
     }
 }
 
-fn expect(holds: bool, broken: impl FnOnce() -> String) -> Held {
+fn expect(holds: bool, broken: impl FnOnce() -> String) -> PromiseCheckResult {
     if holds { Ok(()) } else { Err(broken()) }
 }

@@ -1,6 +1,6 @@
-//! A session's life: keepers come and go, clients ask for things, and things go wrong.
+//! A session's life: keepers come and go, clients send requests, and things go wrong.
 //!
-//! A life is a few rounds. In each, everything goes wrong for a while; then the faults stop, somebody asks for the
+//! A life is a few rounds. In each, everything goes wrong for a while; then the faults stop, a client asks for the
 //! end, and it must come. Start with [`live`].
 
 use std::collections::BTreeMap;
@@ -8,74 +8,76 @@ use std::time::Duration;
 
 use berth_core::{Actor, Command, Fence};
 
-use crate::simulation::bug::Bug;
-use crate::simulation::keeper::Keeper;
-use crate::simulation::mind::Mind;
-use crate::simulation::world::{Halt, World};
+use crate::simulation::bug::KeeperBug;
+use crate::simulation::keeper::SimulatedKeeper;
+use crate::simulation::mind::SimulatedJournaledSession;
+use crate::simulation::world::{KeeperHalt, SimulationEnvironment};
 
 const HARSH_STEPS: u64 = 60;
-/// With [`CALM_STEP_MS`] more than every patience there is: three seconds of grace, two for what the agent left
-/// behind, and a while to kill those who fork.
+/// With [`CALM_STEP_MS`] more than all timeouts together: three seconds of grace, two for the leftovers of the agent,
+/// and a while to kill processes that fork.
 const CALM_STEPS: u64 = 80;
 const CALM_STEP_MS: u64 = 200;
 
-/// What went wrong, and the last steps before.
-pub(crate) struct Failure {
+/// The error of a life, and its last steps.
+pub(crate) struct SimulationFailure {
     pub(crate) broken: String,
     pub(crate) trace: String,
 }
 
 /// The back end of a life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kept {
+pub(crate) enum SimulatedBackend {
     /// On a disk that fails, with a lock that keeps a second keeper away.
     InFiles,
     /// In memory, where a keeper that stands still is superseded by the next one.
     InMemory,
 }
 
-/// How often what happened.
-pub(crate) type Counts = BTreeMap<&'static str, u64>;
+/// The number of times that each thing happened.
+pub(crate) type OccurrenceCounts = BTreeMap<&'static str, u64>;
 
 /// Lives one life, of an agent in a terminal or of one that takes turns. `blind` makes the witness judge by deeds alone.
 pub(crate) fn live(
     seed: u64,
     takes_turns: bool,
-    kept: Kept,
-    bug: Bug,
+    kept: SimulatedBackend,
+    bug: KeeperBug,
     blind: bool,
-) -> Result<Counts, Failure> {
-    let mut life = Life::new(seed, takes_turns, kept, bug, blind);
+) -> Result<OccurrenceCounts, SimulationFailure> {
+    let mut life = SessionSimulation::new(seed, takes_turns, kept, bug, blind);
     match life.rounds() {
         Ok(()) => Ok(life.world.counts),
-        Err(broken) => Err(Failure { broken, trace: life.world.trace() }),
+        Err(broken) => Err(SimulationFailure { broken, trace: life.world.trace() }),
     }
 }
 
-pub(crate) struct Life {
-    pub(crate) world: World,
-    pub(crate) keeper: Option<Keeper>,
-    /// A keeper that stands still, and that everybody takes for dead.
-    pub(crate) paused: Option<Mind>,
+pub(crate) struct SessionSimulation {
+    pub(crate) world: SimulationEnvironment,
+    pub(crate) keeper: Option<SimulatedKeeper>,
+    /// A keeper that stands still, and that every other process takes for dead.
+    pub(crate) paused: Option<SimulatedJournaledSession>,
     /// How many keepers there have been.
     pub(crate) keepers: u64,
-    /// Whether there is a directory to open.
+    /// True if there is a directory to open.
     pub(crate) exists: bool,
-    pub(crate) clients: Vec<Client>,
+    pub(crate) clients: Vec<SimulatedClient>,
 }
 
-pub(crate) struct Client {
+pub(crate) struct SimulatedClient {
     pub(crate) actor: Actor,
-    /// The right it believes to have.
+    /// The fence it believes to have.
     pub(crate) fence: Fence,
 }
 
-impl Life {
-    fn new(seed: u64, takes_turns: bool, kept: Kept, bug: Bug, blind: bool) -> Self {
-        let client =
-            |pid| Client { actor: Actor { pid, uid: Some(0), place: format!("pts/{pid}") }, fence: Fence(0) };
+impl SessionSimulation {
+    fn new(seed: u64, takes_turns: bool, kept: SimulatedBackend, bug: KeeperBug, blind: bool) -> Self {
+        let client = |pid| SimulatedClient {
+            actor: Actor { pid, uid: Some(0), place: format!("pts/{pid}") },
+            fence: Fence(0),
+        };
         let clients = (1..4).map(client).collect();
-        let world = World::new(seed, takes_turns, kept, bug, blind);
+        let world = SimulationEnvironment::new(seed, takes_turns, kept, bug, blind);
         Self { world, keeper: None, paused: None, keepers: 0, exists: false, clients }
     }
 
@@ -110,7 +112,7 @@ impl Life {
         self.after(result)
     }
 
-    fn happen(&mut self) -> Result<(), Halt> {
+    fn happen(&mut self) -> Result<(), KeeperHalt> {
         if self.keeper.is_none() {
             return match self.world.rng.below(9) {
                 0 => self.rename_alone(),
@@ -123,8 +125,8 @@ impl Life {
             self.wake_paused();
         }
         match self.world.rng.below(60) {
-            0 if self.world.harsh => return Err(Halt::Killed),
-            1 if self.world.harsh => return Err(Halt::PowerCut),
+            0 if self.world.harsh => return Err(KeeperHalt::Killed),
+            1 if self.world.harsh => return Err(KeeperHalt::PowerCut),
             2 => self.restart()?,
             3..34 => self.ask()?,
             34 | 35 => self.hear_again()?,
@@ -133,14 +135,14 @@ impl Life {
         self.turn()
     }
 
-    fn hear_again(&mut self) -> Result<(), Halt> {
+    fn hear_again(&mut self) -> Result<(), KeeperHalt> {
         match &mut self.keeper {
             Some(keeper) => keeper.hear_again(&mut self.world),
             None => Ok(()),
         }
     }
 
-    pub(crate) fn turn(&mut self) -> Result<(), Halt> {
+    pub(crate) fn turn(&mut self) -> Result<(), KeeperHalt> {
         let Some(keeper) = &mut self.keeper else { return Ok(()) };
         keeper.turn(&mut self.world)?;
         if keeper.leaving {
@@ -149,24 +151,24 @@ impl Life {
         Ok(())
     }
 
-    /// Whatever became of a step, the promises hold.
-    pub(crate) fn after(&mut self, result: Result<(), Halt>) -> Result<(), String> {
+    /// Checks that the promises hold, after a step with any result.
+    pub(crate) fn after(&mut self, result: Result<(), KeeperHalt>) -> Result<(), String> {
         match result {
             Ok(()) => {}
-            Err(Halt::Broken(broken)) => return Err(broken),
-            Err(Halt::Killed) => {
+            Err(KeeperHalt::Broken(broken)) => return Err(broken),
+            Err(KeeperHalt::Killed) => {
                 self.world.count("killed");
                 self.world.note(|| "the keeper is killed, or stands still".to_owned());
                 if self.world.memory.is_some()
                     && let Some(keeper) = self.keeper.take()
                 {
-                    self.paused = Some(keeper.mind).filter(Mind::has_claim);
+                    self.paused = Some(keeper.mind).filter(SimulatedJournaledSession::has_claim);
                 }
                 self.drop_keeper();
                 self.world.disk.heal();
                 self.world.ledger.crashed()?;
             }
-            Err(Halt::PowerCut) => {
+            Err(KeeperHalt::PowerCut) => {
                 self.world.count("power cut");
                 self.world.note(|| "the power goes".to_owned());
                 self.paused = None;
@@ -188,7 +190,7 @@ impl Life {
         self.world.host.keeper_died(self.keepers);
     }
 
-    /// The faults stop. Somebody asks for the end, and it comes.
+    /// The faults stop. A client asks for the end, and it comes.
     fn calm(&mut self) -> Result<(), String> {
         self.world.note(|| "the faults stop".to_owned());
         self.world.be_kind();
@@ -221,7 +223,7 @@ impl Life {
     }
 
     fn until_deadline(&self) -> u64 {
-        let deadline = self.keeper.as_ref().and_then(Keeper::wakes_at_ms);
+        let deadline = self.keeper.as_ref().and_then(SimulatedKeeper::wakes_at_ms);
         deadline.map_or(0, |at| at.saturating_sub(self.world.now().boot_ms).min(10_000))
     }
 }

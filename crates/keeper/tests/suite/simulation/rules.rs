@@ -1,34 +1,34 @@
-//! What every journal must look like, in a few words of its own.
+//! Rules that every journal must follow, stated independently of the keeper.
 //!
-//! This is not `core` once more: it knows no commands and no effects, only which event may follow which. It is what
-//! a reader of the journal relies on, whoever wrote it.
+//! This does not repeat `core`: it knows no commands and no effects, only the allowed order of events. Readers of the
+//! journal rely on that order, for any writer.
 
-use berth_core::{Event, Exit};
+use berth_core::{Event, ProcessExit};
 
 use crate::simulation::turn_rules::TurnRules;
 
-/// What the journal says so far.
+/// The state that the journal so far leads to.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Rules {
+pub(crate) struct JournalRules {
     created: bool,
     epoch: u64,
     /// The run that is not over.
     pub(crate) live: Option<u64>,
     started: bool,
-    /// Somebody, or berth itself, wants the run to end.
+    /// True if a client, or berth itself, wants the run to end.
     ending: bool,
-    exited: Option<Exit>,
+    exited: Option<ProcessExit>,
     killed: bool,
     fence: u64,
-    /// Whose input may reach the agent.
+    /// The fence of the writer whose input may reach the agent.
     pub(crate) writer: Option<u64>,
-    /// Somebody put it away.
+    /// True if a client archived the session.
     pub(crate) archived: bool,
     pub(crate) turns: TurnRules,
 }
 
-impl Rules {
-    /// Takes the next event, or says which rule it breaks.
+impl JournalRules {
+    /// Applies the next event, or returns the rule it breaks.
     pub(crate) fn follow(&mut self, event: &Event) -> Result<(), String> {
         let followed = self.may_follow(event).and_then(|()| {
             let runs = self.live.filter(|_| self.started && self.exited.is_none() && !self.ending);

@@ -1,10 +1,10 @@
-//! Where the simulated session is kept: in files on a disk that fails, or in memory that others may claim.
+//! The back end of the simulated session: files on a disk that fails, or memory that others may claim.
 
 use berth_core::{Epoch, SessionId};
-use berth_journal::fake::FakeDisk;
+use berth_journal::fake_disk::FakeDisk;
 use berth_journal::{Checkpoint, Committed, Seq};
 use berth_store::claim::{AppendError, AppendPoint, FileClaim, MemoryClaim, MemoryStore, SessionClaim};
-use berth_store::history::Stored;
+use berth_store::session_view::StoredEvent;
 
 /// The id of the one session.
 pub(crate) const SESSION: &str = "0123456789ab";
@@ -15,14 +15,14 @@ pub(crate) fn id() -> SessionId {
 
 /// The back end of a life.
 #[derive(Clone)]
-pub(crate) enum Store {
+pub(crate) enum SimulatedStore {
     Files(FakeDisk),
     Memory(MemoryStore),
 }
 
-impl Store {
-    /// What a reader without bugs finds.
-    pub(crate) fn read(&self, from: u64) -> Result<Vec<Committed<Stored>>, String> {
+impl SimulatedStore {
+    /// The events that a reader without bugs finds.
+    pub(crate) fn read(&self, from: u64) -> Result<Vec<Committed<StoredEvent>>, String> {
         match self {
             Self::Files(disk) => berth_journal::read(disk, SESSION, Seq(from))
                 .map_err(|error| format!("a reader finds: {error}")),
@@ -32,12 +32,12 @@ impl Store {
 }
 
 /// A claim in either back end.
-pub(crate) enum Claim {
+pub(crate) enum SimulatedClaim {
     Files(FileClaim<FakeDisk>),
     Memory(MemoryClaim),
 }
 
-impl SessionClaim for Claim {
+impl SessionClaim for SimulatedClaim {
     fn point(&self) -> AppendPoint {
         match self {
             Self::Files(claim) => claim.point(),
@@ -52,7 +52,11 @@ impl SessionClaim for Claim {
         }
     }
 
-    fn append(&mut self, at: AppendPoint, batch: Vec<Stored>) -> Result<Vec<Committed<Stored>>, AppendError> {
+    fn append(
+        &mut self,
+        at: AppendPoint,
+        batch: Vec<StoredEvent>,
+    ) -> Result<Vec<Committed<StoredEvent>>, AppendError> {
         match self {
             Self::Files(claim) => claim.append(at, batch),
             Self::Memory(claim) => claim.append(at, batch),

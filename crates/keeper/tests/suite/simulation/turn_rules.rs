@@ -1,16 +1,16 @@
-//! What every journal must look like where it speaks of turns, in a few words of its own.
+//! Rules that every journal must follow where it records turns, stated independently of the keeper.
 //!
-//! As in `rules.rs`: which event may follow which, whoever wrote it.
+//! As in `rules.rs`: the allowed order of events, for any writer.
 
 use std::collections::BTreeMap;
 
-use berth_core::{Event, Final, Hold, MOST_RETRIES, Manner, Prompt, Retry};
+use berth_core::{Event, FinalState, MOST_RETRIES, QueueHold, SendMode, TurnPrompt, TurnRetry};
 
-/// What the journal says of turns so far.
+/// The state of turns that the journal so far leads to.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct TurnRules {
-    turns: Vec<Turn>,
-    /// Which turn a key belongs to.
+    turns: Vec<CheckedTurn>,
+    /// The turn that each key belongs to.
     keys: BTreeMap<String, u64>,
     /// The agent of the live run takes turns.
     is_ready: bool,
@@ -24,29 +24,28 @@ pub(crate) struct TurnRules {
 }
 
 #[derive(Clone, Debug)]
-struct Turn {
-    /// What it was accepted with.
+struct CheckedTurn {
+    /// The text it was accepted with.
     text: String,
-    /// What the agent is to hear.
+    /// The text that the agent is to get.
     says: String,
-    manner: Manner,
-    retry: Option<Retry>,
-    stage: Stage,
+    manner: SendMode,
+    retry: Option<TurnRetry>,
+    stage: CheckedTurnStage,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum CheckedTurnStage {
     Waits,
     WithAgent,
-    Over(Final),
+    Over(FinalState),
 }
 
-type Held = Result<(), &'static str>;
+type TurnRuleResult = Result<(), &'static str>;
 
 impl TurnRules {
-    /// Takes the next event, or says which rule it breaks. `runs`: the run whose agent was seen and is not
-    /// being ended.
-    pub(crate) fn follow(&mut self, event: &Event, runs: Option<u64>) -> Held {
+    /// Takes the next event, or says which rule it breaks. `runs`: the run whose agent was seen and is not being ended.
+    pub(crate) fn follow(&mut self, event: &Event, runs: Option<u64>) -> TurnRuleResult {
         let refused = self.refused.take();
         match event {
             Event::RunStarting { .. } => {
@@ -66,41 +65,48 @@ impl TurnRules {
                 check(runs == Some(epoch.0) && self.is_ready, "only an agent that takes turns gets one")?;
                 check(!self.is_held, "a queue that is held gives nothing")?;
                 let is_free = self.current.is_none();
-                let given = self.at(*turn, Stage::Waits)?;
-                check(is_free || given.manner == Manner::Steer, "one turn at a time")?;
-                given.stage = Stage::WithAgent;
+                let given = self.at(*turn, CheckedTurnStage::Waits)?;
+                check(is_free || given.manner == SendMode::Steer, "one turn at a time")?;
+                given.stage = CheckedTurnStage::WithAgent;
                 self.current.get_or_insert(*turn);
             }
-            Event::TurnBegan { turn } => drop(self.at(*turn, Stage::WithAgent)?),
+            Event::TurnBegan { turn } => drop(self.at(*turn, CheckedTurnStage::WithAgent)?),
             Event::CancelRequested { turn, .. } => {
                 check(self.current == Some(*turn), "only what runs is broken off")?;
                 check(!self.is_cancelled, "it is asked to break off once")?;
                 self.is_cancelled = true;
             }
             Event::TurnEnded { turn, end, .. } => {
-                let was_refused = end.state == Final::Failed && end.failure.may_pass();
+                let was_refused = end.state == FinalState::Failed && end.failure.is_transient();
                 self.refused = was_refused.then_some(*turn);
                 self.ended(*turn, end.state)?;
             }
             Event::TurnLate { turn, .. } => {
-                check(self.stage(*turn).is_some_and(Stage::is_over), "late is what comes after the end")?;
+                check(
+                    self.stage(*turn).is_some_and(CheckedTurnStage::is_over),
+                    "late is what comes after the end",
+                )?;
             }
             Event::QueueHeld { hold } => {
                 self.is_held = true;
                 self.until_next_run = match hold {
-                    Hold::ForeignWriter { .. } | Hold::AgentFailed { .. } | Hold::Draft => true,
-                    Hold::Paused { .. }
-                    | Hold::Unknown { .. }
-                    | Hold::ModelFailed { .. }
-                    | Hold::Retrying { .. } => false,
+                    QueueHold::ForeignWriter { .. } | QueueHold::AgentFailed { .. } | QueueHold::Draft => {
+                        true
+                    }
+                    QueueHold::Paused { .. }
+                    | QueueHold::Unknown { .. }
+                    | QueueHold::ModelFailed { .. }
+                    | QueueHold::Retrying { .. } => false,
                 };
             }
             Event::QueueResumed { .. } => {
                 check(self.is_held, "only what is held goes on")?;
                 self.is_held = false;
             }
-            Event::QueueMoved { turn, .. } => drop(self.at(*turn, Stage::Waits)?),
-            Event::TurnEdited { turn, text, .. } => self.at(*turn, Stage::Waits)?.says.clone_from(text),
+            Event::QueueMoved { turn, .. } => drop(self.at(*turn, CheckedTurnStage::Waits)?),
+            Event::TurnEdited { turn, text, .. } => {
+                self.at(*turn, CheckedTurnStage::Waits)?.says.clone_from(text)
+            }
             Event::Created { .. }
             | Event::Renamed { .. }
             | Event::RunStarted { .. }
@@ -141,7 +147,7 @@ impl TurnRules {
         Ok(())
     }
 
-    fn accepted(&mut self, turn: u64, prompt: &Prompt, refused: Option<u64>) -> Held {
+    fn accepted(&mut self, turn: u64, prompt: &TurnPrompt, refused: Option<u64>) -> TurnRuleResult {
         check(turn == self.turns.len() as u64 + 1, "turns are numbered without a gap")?;
         if let Some(key) = &prompt.key {
             check(self.keys.insert(key.clone(), turn).is_none(), "a key means one turn")?;
@@ -149,41 +155,49 @@ impl TurnRules {
         if let Some(retry) = prompt.retry {
             let refused = refused.ok_or("only what the model just refused is retried, and once")?;
             let before = self.turns.get(refused as usize - 1).and_then(|turn| turn.retry);
-            let Retry { of, attempt } = before.unwrap_or(Retry { of: refused, attempt: 0 });
-            check(retry == Retry { of, attempt: attempt + 1 }, "attempts are counted")?;
+            let TurnRetry { of, attempt } = before.unwrap_or(TurnRetry { of: refused, attempt: 0 });
+            check(retry == TurnRetry { of, attempt: attempt + 1 }, "attempts are counted")?;
             check(retry.attempt <= MOST_RETRIES, "nothing is retried for ever")?;
         }
         let (text, manner, retry) = (prompt.text.clone(), prompt.manner, prompt.retry);
-        self.turns.push(Turn { says: text.clone(), text, manner, retry, stage: Stage::Waits });
+        self.turns.push(CheckedTurn {
+            says: text.clone(),
+            text,
+            manner,
+            retry,
+            stage: CheckedTurnStage::Waits,
+        });
         Ok(())
     }
 
-    fn ended(&mut self, turn: u64, end: Final) -> Held {
+    fn ended(&mut self, turn: u64, end: FinalState) -> TurnRuleResult {
         let stage = self.stage(turn).ok_or("a turn is accepted before it ends")?;
         match stage {
-            Stage::Over(_) => return Err("a turn ends once"),
-            Stage::Waits => check(end == Final::Cancelled, "what waits can only be withdrawn")?,
-            Stage::WithAgent => {}
+            CheckedTurnStage::Over(_) => return Err("a turn ends once"),
+            CheckedTurnStage::Waits => {
+                check(end == FinalState::Cancelled, "what waits can only be withdrawn")?
+            }
+            CheckedTurnStage::WithAgent => {}
         }
-        self.turns[turn as usize - 1].stage = Stage::Over(end);
+        self.turns[turn as usize - 1].stage = CheckedTurnStage::Over(end);
         if self.current == Some(turn) {
             (self.current, self.is_cancelled) = (None, false);
-            let left = self.turns.iter().any(|turn| turn.stage == Stage::WithAgent);
+            let left = self.turns.iter().any(|turn| turn.stage == CheckedTurnStage::WithAgent);
             check(!left, "what was steered into a turn ends with it")?;
         }
         Ok(())
     }
 
-    fn at(&mut self, turn: u64, stage: Stage) -> Result<&mut Turn, &'static str> {
+    fn at(&mut self, turn: u64, stage: CheckedTurnStage) -> Result<&mut CheckedTurn, &'static str> {
         let at = turn.checked_sub(1).and_then(|at| self.turns.get_mut(at as usize));
         at.filter(|turn| turn.stage == stage).ok_or("a turn waits, is with the agent, is over, in this order")
     }
 
-    fn stage(&self, turn: u64) -> Option<Stage> {
+    fn stage(&self, turn: u64) -> Option<CheckedTurnStage> {
         Some(self.turns.get(turn.checked_sub(1)? as usize)?.stage)
     }
 
-    /// What a turn says, and which turn a key means.
+    /// True if a turn has this text, and this key means it.
     pub(crate) fn knows(&self, turn: u64, text: &str, key: Option<&str>) -> bool {
         let known = turn.checked_sub(1).and_then(|at| self.turns.get(at as usize));
         known.is_some_and(|known| known.text == text)
@@ -198,20 +212,20 @@ impl TurnRules {
         self.turns.len() as u64
     }
 
-    /// Those that are not over.
+    /// The number of turns that are not over.
     pub(crate) fn open(&self) -> usize {
         self.turns.iter().filter(|turn| !turn.stage.is_over()).count()
     }
 
-    pub(crate) fn ends(&self) -> impl Iterator<Item = Final> {
+    pub(crate) fn ends(&self) -> impl Iterator<Item = FinalState> {
         self.turns.iter().filter_map(|turn| match turn.stage {
-            Stage::Over(end) => Some(end),
-            Stage::Waits | Stage::WithAgent => None,
+            CheckedTurnStage::Over(end) => Some(end),
+            CheckedTurnStage::Waits | CheckedTurnStage::WithAgent => None,
         })
     }
 }
 
-impl Stage {
+impl CheckedTurnStage {
     fn is_over(self) -> bool {
         match self {
             Self::Over(_) => true,
@@ -220,6 +234,6 @@ impl Stage {
     }
 }
 
-fn check(holds: bool, rule: &'static str) -> Held {
+fn check(holds: bool, rule: &'static str) -> TurnRuleResult {
     if holds { Ok(()) } else { Err(rule) }
 }

@@ -1,28 +1,29 @@
-//! Turns in the simulation: what senders ask for, and what the keeper does about it.
+//! Turns in the simulation: the requests of senders, and the keeper's reactions.
 //!
-//! The same steps as the keeper's own for `Deliver`, `Say`, `Interrupt` and `NextRun`: what the disk refuses is
-//! tried again later; what was said is not. Start with [`Life::ask_about_turns`].
+//! These are the keeper's own steps for `Deliver`, `Say`, `Interrupt` and `NextRun`: a write that the disk refuses is
+//! tried again later; a message to the agent is not repeated. Start with [`SessionSimulation::ask_about_turns`].
 
 use berth_core::{
-    Command, Effect, Final, Manner, Observation, OnFailed, Policy, Prompt, Refusal, Spec, StartBy,
+    Command, Effect, FinalState, Observation, OnFailed, Refusal, SendMode, SessionPolicy, SessionSpec,
+    StartDeadline, TurnPrompt,
 };
-use berth_keeper::journaled_session::Input;
+use berth_keeper::journaled_session::SessionInput;
 
-use crate::simulation::bug::Bug;
-use crate::simulation::keeper::Keeper;
-use crate::simulation::life::Life;
-use crate::simulation::world::{Halt, World};
+use crate::simulation::bug::KeeperBug;
+use crate::simulation::keeper::SimulatedKeeper;
+use crate::simulation::life::SessionSimulation;
+use crate::simulation::world::{KeeperHalt, SimulationEnvironment};
 
-/// More steps than every turn takes that waits at the end of a life, each with a run of its own.
+/// More steps than all turns take that wait at the end of a life, each with a run of its own.
 const STEPS_PER_TURN: u64 = 100;
 const FINISH_STEP_MS: u64 = 100;
 
-impl World {
-    /// What the session is.
-    pub(crate) fn spec(&mut self) -> Spec {
+impl SimulationEnvironment {
+    /// The spec of the session.
+    pub(crate) fn spec(&mut self) -> SessionSpec {
         let command = vec!["agent".to_owned()];
         if !self.takes_turns {
-            return Spec { driver: "pty".to_owned(), command, ..Spec::default() };
+            return SessionSpec { driver: "pty".to_owned(), command, ..SessionSpec::default() };
         }
         let idle_ms = (self.rng.coin()).then(|| self.rng.below(4000));
         let ttl_ms = (self.rng.below(8) == 0).then(|| 5000 + self.rng.below(20_000));
@@ -32,38 +33,38 @@ impl World {
             1 => OnFailed::Continue,
             _ => OnFailed::Retry,
         };
-        let policy = Policy { idle_ms, ttl_ms, on_unknown, on_failed, ..Policy::default() };
-        Spec { driver: "acp".to_owned(), command, policy, ..Spec::default() }
+        let policy = SessionPolicy { idle_ms, ttl_ms, on_unknown, on_failed, ..SessionPolicy::default() };
+        SessionSpec { driver: "acp".to_owned(), command, policy, ..SessionSpec::default() }
     }
 
-    /// Something to say, by one of many senders. Few keys, so that they come again.
-    pub(crate) fn prompt(&mut self) -> Prompt {
+    /// A prompt by one of many senders. There are few keys, so that they repeat.
+    pub(crate) fn prompt(&mut self) -> TurnPrompt {
         let rng = &mut self.rng;
         let key = (rng.below(3) == 0).then(|| format!("key {}", rng.below(6)));
-        // Mostly the same text for the same key.
+        // Mostly one text for one key.
         let text = match &key {
             Some(key) if rng.below(6) != 0 => format!("the text of {key}"),
             Some(_) | None => format!("text {}", rng.below(1000)),
         };
         let manner = match rng.below(8) {
-            0 => Manner::Steer,
-            1 => Manner::Interrupt,
-            _ => Manner::Queue,
+            0 => SendMode::Steer,
+            1 => SendMode::Interrupt,
+            _ => SendMode::Queue,
         };
         let within_ms = (rng.below(6) == 0).then(|| rng.below(3000));
         let boot = self.host.boot();
         let boot_ms = self.now().boot_ms;
-        let start_by = within_ms.map(|ms| StartBy { boot, boot_ms: boot_ms + ms });
-        Prompt { by: Default::default(), text, key, start_by, manner, retry: None }
+        let start_by = within_ms.map(|ms| StartDeadline { boot, boot_ms: boot_ms + ms });
+        TurnPrompt { by: Default::default(), text, key, start_by, manner, retry: None }
     }
 }
 
-impl Life {
+impl SessionSimulation {
     /// One of the senders wants something.
-    pub(crate) fn ask_about_turns(&mut self) -> Result<(), Halt> {
+    pub(crate) fn ask_about_turns(&mut self) -> Result<(), KeeperHalt> {
         let by = self.clients[0].actor.clone();
         let turn = self.world.rng.below(self.world.ledger.rules.turns.count() + 2);
-        // Late turns are more often spoken of.
+        // Late turns are chosen more often.
         let turn = turn.max(self.world.ledger.rules.turns.count().saturating_sub(self.world.rng.below(6)));
         match self.world.rng.below(20) {
             0..9 => {
@@ -90,7 +91,7 @@ impl Life {
     }
 
     /// Sends, and remembers the receipt.
-    pub(crate) fn send(&mut self, prompt: Prompt) -> Result<(), Halt> {
+    pub(crate) fn send(&mut self, prompt: TurnPrompt) -> Result<(), KeeperHalt> {
         match self.order(Command::Send { prompt: prompt.clone() })? {
             Some(Ok(())) => self.receipt(&prompt),
             Some(Err(refusal)) => {
@@ -105,12 +106,14 @@ impl Life {
     }
 
     /// Several senders in one commit, and a receipt for each.
-    fn send_at_once(&mut self) -> Result<(), Halt> {
-        let prompts: Vec<Prompt> = (0..2 + self.world.rng.below(4)).map(|_| self.world.prompt()).collect();
-        let inputs = prompts.iter().cloned().map(|prompt| Input::Command(Command::Send { prompt })).collect();
+    fn send_at_once(&mut self) -> Result<(), KeeperHalt> {
+        let prompts: Vec<TurnPrompt> =
+            (0..2 + self.world.rng.below(4)).map(|_| self.world.prompt()).collect();
+        let inputs =
+            prompts.iter().cloned().map(|prompt| SessionInput::Command(Command::Send { prompt })).collect();
         let Some(keeper) = &mut self.keeper else { return Ok(()) };
         let Some(taken) = keeper.take_batch(&mut self.world, inputs)? else { return Ok(()) };
-        if self.world.bug == Bug::AnswersBeforeCommit && taken.events.is_empty() {
+        if self.world.bug == KeeperBug::AnswersBeforeCommit && taken.events.is_empty() {
             return prompts.iter().try_for_each(|prompt| self.receipt(prompt));
         }
         let keys: Vec<_> = prompts.iter().map(|prompt| prompt.key.clone()).collect();
@@ -124,8 +127,8 @@ impl Life {
         Ok(())
     }
 
-    /// A sender hears which turn its prompt is.
-    fn receipt(&mut self, prompt: &Prompt) -> Result<(), Halt> {
+    /// Checks the turn in a sender's receipt.
+    fn receipt(&mut self, prompt: &TurnPrompt) -> Result<(), KeeperHalt> {
         let Some(keeper) = &self.keeper else { return Ok(()) };
         let turns = &keeper.mind.session().turns;
         let keyed = prompt.key.as_deref().and_then(|key| turns.keyed(key));
@@ -145,7 +148,7 @@ impl Life {
             }
             // A session whose time is up begins anew when the host does.
             let result = match &self.keeper {
-                None if step % 40 == 39 => Err(Halt::PowerCut),
+                None if step % 40 == 39 => Err(KeeperHalt::PowerCut),
                 None => self.begin(),
                 Some(_) => self.go_on(),
             };
@@ -154,7 +157,7 @@ impl Life {
         Err(format!("some turn never ends: {:?}", self.world.ledger.rules.turns))
     }
 
-    fn go_on(&mut self) -> Result<(), Halt> {
+    fn go_on(&mut self) -> Result<(), KeeperHalt> {
         self.world.pass(FINISH_STEP_MS);
         let by = self.clients[0].actor.clone();
         self.order(Command::GoOn { by })?;
@@ -165,24 +168,28 @@ impl Life {
         let ends: Vec<_> = self.world.ledger.rules.turns.ends().collect();
         for end in ends {
             self.world.count(match end {
-                Final::Done => "done",
-                Final::Failed => "failed",
-                Final::Cancelled => "cancelled",
-                Final::Interrupted => "interrupted",
-                Final::Unknown => "unknown",
+                FinalState::Done => "done",
+                FinalState::Failed => "failed",
+                FinalState::Cancelled => "cancelled",
+                FinalState::Interrupted => "interrupted",
+                FinalState::Unknown => "unknown",
             });
         }
         self.world.ledger.receipts_hold()
     }
 }
 
-impl Keeper {
-    /// Does what is owed to turns.
-    pub(crate) fn perform_for_turns(&mut self, world: &mut World, effect: &Effect) -> Result<(), Halt> {
+impl SimulatedKeeper {
+    /// Performs the effects on turns.
+    pub(crate) fn perform_for_turns(
+        &mut self,
+        world: &mut SimulationEnvironment,
+        effect: &Effect,
+    ) -> Result<(), KeeperHalt> {
         match effect {
             Effect::Deliver { turn } => {
                 let deliver = Command::Deliver { turn: *turn, output_from: 0 };
-                match self.take(world, vec![Input::Command(deliver)])? {
+                match self.take(world, vec![SessionInput::Command(deliver)])? {
                     Some(_) => {}
                     None => self.try_again(world, effect),
                 }
@@ -193,9 +200,9 @@ impl Keeper {
                 let given = self.mind.session().turns.open(*turn);
                 let told = given.map(|turn| turn.prompt.to_string());
                 let (boot, now) = (world.host.boot(), world.now().boot_ms);
-                let is_late = |by: &StartBy| by.boot != boot || by.boot_ms <= now;
+                let is_late = |by: &StartDeadline| by.boot != boot || by.boot_ms <= now;
                 if given.and_then(|turn| turn.start_by.as_ref()).is_some_and(is_late) {
-                    return Err(Halt::Broken(format!("turn {turn} is said too late")));
+                    return Err(KeeperHalt::Broken(format!("turn {turn} is said too late")));
                 }
                 world.count(if into.is_some() { "steered" } else { "said" });
                 world.ledger.said(*turn, told.as_deref())?;
@@ -220,7 +227,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn next_run(&mut self, world: &mut World, effect: &Effect) -> Result<(), Halt> {
+    fn next_run(&mut self, world: &mut SimulationEnvironment, effect: &Effect) -> Result<(), KeeperHalt> {
         let start = self.start_order(world, world.ledger.len() as u64);
         match self.take(world, vec![start])?.and_then(|mut answers| answers.pop()) {
             Some(Ok(())) => self.forget_the_killing(),
@@ -229,15 +236,15 @@ impl Keeper {
                 self.report(world, vec![Observation::Tick])?;
             }
             Some(Err(refusal)) => {
-                return Err(Halt::Broken(format!("the next run is owed and refused: {refusal:?}")));
+                return Err(KeeperHalt::Broken(format!("the next run is owed and refused: {refusal:?}")));
             }
             None => self.try_again(world, effect),
         }
         Ok(())
     }
 
-    /// What the agent said. While reports wait for the disk, nothing more is read.
-    pub(crate) fn on_agent(&mut self, world: &mut World) -> Result<(), Halt> {
+    /// Reads the agent's reports. While reports wait for the disk, no more are read.
+    pub(crate) fn on_agent(&mut self, world: &mut SimulationEnvironment) -> Result<(), KeeperHalt> {
         if self.has_unjournalled() {
             return Ok(());
         }

@@ -1,46 +1,46 @@
-//! What the simulated keeper lives in: a host, a disk, a witness, and bad luck.
+//! The world of the simulated keeper: a host, a disk, a witness, and bad luck.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use berth_core::{Effect, Now};
-use berth_journal::fake::{FakeDisk, Rng};
-use berth_journal::{Disk, Limits};
+use berth_core::{ClockReading, Effect};
+use berth_journal::fake_disk::{FakeDisk, SplitMix64};
+use berth_journal::{JournalDisk, JournalLimits};
 use berth_store::claim::{AppendError, MemoryStore};
 
-use crate::simulation::agent::Agent;
-use crate::simulation::bug::Bug;
-use crate::simulation::host::Host;
-use crate::simulation::ledger::{Ledger, tolerate};
-use crate::simulation::life::Kept;
-use crate::simulation::store::Store;
+use crate::simulation::agent::SimulatedAgent;
+use crate::simulation::bug::KeeperBug;
+use crate::simulation::host::SimulatedHost;
+use crate::simulation::ledger::{PromiseChecker, tolerate};
+use crate::simulation::life::SimulatedBackend;
+use crate::simulation::store::SimulatedStore;
 
-/// How many steps of the past a failure shows.
+/// The number of past steps that a failure shows.
 const TRACE_LINES: usize = 40;
 
-pub(crate) struct World {
-    pub(crate) rng: Rng,
-    pub(crate) host: Host,
+pub(crate) struct SimulationEnvironment {
+    pub(crate) rng: SplitMix64,
+    pub(crate) host: SimulatedHost,
     pub(crate) disk: FakeDisk,
     /// The session is kept here instead of on the disk, in a life that has it.
     pub(crate) memory: Option<MemoryStore>,
-    /// What the keepers left beside the journal.
+    /// The snapshot that the keepers left beside the journal.
     pub(crate) snapshot: Option<Vec<u8>>,
-    pub(crate) limits: Limits,
-    pub(crate) ledger: Ledger,
-    pub(crate) agent: Agent,
-    /// Whether the agent takes turns, or has a terminal.
+    pub(crate) limits: JournalLimits,
+    pub(crate) ledger: PromiseChecker,
+    pub(crate) agent: SimulatedAgent,
+    /// True if the agent takes turns, false if it has a terminal.
     pub(crate) takes_turns: bool,
-    pub(crate) bug: Bug,
-    /// Whether things go wrong.
+    pub(crate) bug: KeeperBug,
+    /// True if things go wrong.
     pub(crate) harsh: bool,
     pub(crate) counts: BTreeMap<&'static str, u64>,
     trace: VecDeque<String>,
 }
 
-/// Why a keeper does not get any further.
+/// The reason why a keeper stops.
 #[derive(Debug)]
-pub(crate) enum Halt {
-    /// It died. Files keep what was written, processes live on.
+pub(crate) enum KeeperHalt {
+    /// The keeper died. Files keep the written bytes, processes live on.
     Killed,
     /// The host lost its power.
     PowerCut,
@@ -48,24 +48,30 @@ pub(crate) enum Halt {
     Broken(String),
 }
 
-impl From<String> for Halt {
+impl From<String> for KeeperHalt {
     fn from(broken: String) -> Self {
         Self::Broken(broken)
     }
 }
 
-impl World {
-    pub(crate) fn new(seed: u64, takes_turns: bool, kept: Kept, bug: Bug, blind: bool) -> Self {
-        let mut rng = Rng::new(seed);
-        let host = Host::new(rng.draw());
+impl SimulationEnvironment {
+    pub(crate) fn new(
+        seed: u64,
+        takes_turns: bool,
+        kept: SimulatedBackend,
+        bug: KeeperBug,
+        blind: bool,
+    ) -> Self {
+        let mut rng = SplitMix64::new(seed);
+        let host = SimulatedHost::new(rng.draw());
         let disk = FakeDisk::new(rng.draw());
         // Small segments, so that many of them come and go; one of four has only one.
         let segment_bytes = if rng.below(4) == 0 { 1 << 20 } else { 1 + rng.below(3000) };
-        let limits = Limits { segment_bytes, ..Limits::default() };
-        let memory = matches!(kept, Kept::InMemory).then(|| memory(bug));
-        let ledger = Ledger::new(store(&disk, memory.as_ref()), blind);
+        let limits = JournalLimits { segment_bytes, ..JournalLimits::default() };
+        let memory = matches!(kept, SimulatedBackend::InMemory).then(|| memory(bug));
+        let ledger = PromiseChecker::new(store(&disk, memory.as_ref()), blind);
         let (counts, trace) = (BTreeMap::new(), VecDeque::new());
-        let agent = Agent::new(!seed);
+        let agent = SimulatedAgent::new(!seed);
         Self {
             rng,
             host,
@@ -83,12 +89,12 @@ impl World {
         }
     }
 
-    /// Where the session is kept.
-    pub(crate) fn store(&self) -> Store {
+    /// The back end of the session.
+    pub(crate) fn store(&self) -> SimulatedStore {
         store(&self.disk, self.memory.as_ref())
     }
 
-    /// A session that nobody heard of is gone.
+    /// A session that no client heard of is gone.
     pub(crate) fn forget(&mut self) {
         self.disk = FakeDisk::new(self.rng.draw());
         self.memory = self.memory.take().map(|_| memory(self.bug));
@@ -110,7 +116,7 @@ impl World {
         self.disk.heal();
     }
 
-    pub(crate) fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> ClockReading {
         self.host.now()
     }
 
@@ -129,13 +135,13 @@ impl World {
         self.trace.iter().map(|line| format!("  {line}\n")).collect()
     }
 
-    /// One chance in so many, while things go wrong.
+    /// True with a chance of one in so many, while things go wrong.
     pub(crate) fn bad_luck(&mut self, one_in: u64) -> bool {
         self.rng.below(one_in) == 0 && self.harsh
     }
 
     /// A place where the keeper may die.
-    pub(crate) fn may_die(&mut self, place: &'static str) -> Result<(), Halt> {
+    pub(crate) fn may_die(&mut self, place: &'static str) -> Result<(), KeeperHalt> {
         if !self.bad_luck(150) {
             return Ok(());
         }
@@ -148,12 +154,12 @@ impl World {
     pub(crate) fn before_disk(&mut self) {
         if self.bad_luck(40) {
             let calls = self.rng.below(14);
-            self.disk.end_power_after(calls);
+            self.disk.cut_power_after(calls);
         }
     }
 
     /// The disk was used. If it stopped, so did the keeper, at that very call.
-    pub(crate) fn after_disk(&mut self) -> Result<(), Halt> {
+    pub(crate) fn after_disk(&mut self) -> Result<(), KeeperHalt> {
         if self.disk.list().is_ok() {
             return Ok(());
         }
@@ -162,12 +168,12 @@ impl World {
         Err(self.halt())
     }
 
-    fn halt(&mut self) -> Halt {
-        if self.rng.coin() { Halt::Killed } else { Halt::PowerCut }
+    fn halt(&mut self) -> KeeperHalt {
+        if self.rng.coin() { KeeperHalt::Killed } else { KeeperHalt::PowerCut }
     }
 
     /// The disk said no.
-    pub(crate) fn disk_trouble(&mut self, error: &AppendError) -> Result<(), Halt> {
+    pub(crate) fn disk_trouble(&mut self, error: &AppendError) -> Result<(), KeeperHalt> {
         self.note(|| format!("the disk fails: {error}"));
         self.count("the disk fails");
         Ok(tolerate(error)?)
@@ -180,22 +186,27 @@ impl World {
             0 => self.disk.fail_sync(1 + rng.below(6)),
             1 => self.disk.fail_syncs(rng.below(400)),
             2 => self.disk.leave_free(rng.below(1500) as usize),
-            3 => self.disk.end_power_after(1 + rng.below(20)),
+            3 => self.disk.cut_power_after(1 + rng.below(20)),
             _ => self.disk.heal(),
         }
     }
 
     /// An effect is about to be done.
-    pub(crate) fn doing(&mut self, effect: &Effect) -> Result<(), Halt> {
+    pub(crate) fn doing(&mut self, effect: &Effect) -> Result<(), KeeperHalt> {
         self.note(|| format!("does {effect:?}"));
         Ok(self.ledger.doing(effect)?)
     }
 }
 
-fn memory(bug: Bug) -> MemoryStore {
-    if bug == Bug::OldEpochAccepted { MemoryStore::accepting_old_epochs() } else { MemoryStore::default() }
+fn memory(bug: KeeperBug) -> MemoryStore {
+    if bug == KeeperBug::OldEpochAccepted {
+        MemoryStore::accepting_old_epochs()
+    } else {
+        MemoryStore::default()
+    }
 }
 
-fn store(disk: &FakeDisk, memory: Option<&MemoryStore>) -> Store {
-    memory.map_or_else(|| Store::Files(disk.clone()), |memory| Store::Memory(memory.clone()))
+fn store(disk: &FakeDisk, memory: Option<&MemoryStore>) -> SimulatedStore {
+    memory
+        .map_or_else(|| SimulatedStore::Files(disk.clone()), |memory| SimulatedStore::Memory(memory.clone()))
 }

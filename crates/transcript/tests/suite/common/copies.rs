@@ -1,31 +1,31 @@
-//! Copies of transcripts, and what is wrong with them.
+//! Test helpers for copies of transcripts, and their findings.
 
 use std::fs;
 use std::path::PathBuf;
 
 use berth_transcript::check::check;
-use berth_transcript::repair::{Repaired, Wish, repair};
+use berth_transcript::repair::{RepairOptions, RepairResult, repair};
 use serde_json::Value;
 
-use crate::common::Home;
+use crate::common::TranscriptTestHome;
 use crate::common::talk::{lines, resumed};
 
 /// A place with an original in it.
-pub(crate) struct Place {
-    pub(crate) home: Home,
+pub(crate) struct RepairFixture {
+    pub(crate) home: TranscriptTestHome,
     pub(crate) original: PathBuf,
     pub(crate) copy: PathBuf,
 }
 
-impl Place {
+impl RepairFixture {
     pub(crate) fn new(bytes: &[u8]) -> Self {
-        let home = Home::new();
+        let home = TranscriptTestHome::new();
         let (original, copy) = (home.0.join("talk.jsonl"), home.0.join("copy.jsonl"));
         fs::write(&original, bytes).unwrap();
         Self { home, original, copy }
     }
 
-    pub(crate) fn repair(&self, wish: &Wish) -> Result<Repaired, String> {
+    pub(crate) fn repair(&self, wish: &RepairOptions) -> Result<RepairResult, String> {
         let before =
             (fs::read(&self.original).unwrap(), fs::metadata(&self.original).unwrap().modified().unwrap());
         let made = repair(&self.original, &self.copy, wish);
@@ -35,8 +35,8 @@ impl Place {
         made
     }
 
-    pub(crate) fn mended(&self) -> (Repaired, Vec<u8>) {
-        let made = self.repair(&Wish::default()).unwrap();
+    pub(crate) fn mended(&self) -> (RepairResult, Vec<u8>) {
+        let made = self.repair(&RepairOptions::default()).unwrap();
         assert_eq!(made.left, [], "{made:#?}");
         let report = check(&self.copy, &mut |_| {}).unwrap();
         assert!(report.is_clean(), "{report:#?}");
@@ -53,10 +53,10 @@ impl Place {
     }
 }
 
-/// What a resume of the copy has.
+/// Checks the dialogue that a resume of the copy has.
 #[track_caller]
-pub(crate) fn mends(records: &[Value], expected: &[&str]) -> (Repaired, Place) {
-    let place = Place::new(&lines(records));
+pub(crate) fn mends(records: &[Value], expected: &[&str]) -> (RepairResult, RepairFixture) {
+    let place = RepairFixture::new(&lines(records));
     let (made, bytes) = place.mended();
     assert_eq!(resumed(&bytes), expected, "{made:#?}\n{}", String::from_utf8_lossy(&bytes));
     (made, place)

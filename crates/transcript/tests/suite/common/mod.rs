@@ -1,4 +1,4 @@
-//! What the tests share: a directory as an agent has it, with the transcripts in it that a test wants.
+//! Shared test helpers: an agent's directory, with the transcripts that a test needs.
 
 pub(crate) mod copies;
 pub(crate) mod talk;
@@ -6,27 +6,23 @@ pub(crate) mod talk;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use berth_transcript::{Asked, Fate, fate};
+use berth_test_dir::TestDir;
+use berth_transcript::{GivenPrompt, TurnFate, fate};
 
-/// The id that every transcript here gets. What is in it names another one, which nobody looks at.
+/// Id of every transcript in the tests. The contents name another id, which no test reads.
 pub(crate) const ID: &str = "11111111-2222-4333-8444-555555555555";
 
-/// The home directory of an agent. Goes away with the test.
-pub(crate) struct Home(pub(crate) PathBuf);
+/// The home directory of an agent.
+pub(crate) struct TranscriptTestHome(pub(crate) TestDir);
 
-impl Home {
+impl TranscriptTestHome {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("berth-transcript-{}-{number}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Home(path)
+        TranscriptTestHome(TestDir::new())
     }
 
     pub(crate) fn env(&self) -> impl Fn(&str) -> Option<OsString> {
-        let home = self.0.clone();
+        let home = self.0.to_path_buf();
         move |name| (name == "HOME").then(|| home.clone().into_os_string())
     }
 
@@ -48,14 +44,8 @@ impl Home {
         path
     }
 
-    pub(crate) fn fate(&self, kind: &str, asked: &Asked<'_>) -> Fate {
+    pub(crate) fn fate(&self, kind: &str, asked: &GivenPrompt<'_>) -> TurnFate {
         fate(kind, ID, self.env(), asked)
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -65,24 +55,24 @@ pub(crate) fn real(kind: &str, name: &str) -> Vec<u8> {
     fs::read(dir.join(name).with_extension("jsonl")).unwrap()
 }
 
-/// What became of a prompt by the words of these bytes.
-pub(crate) fn fate_in(kind: &str, bytes: &[u8], asked: &Asked<'_>) -> Fate {
-    let home = Home::new();
+/// The fate of a prompt by the words of these bytes.
+pub(crate) fn fate_in(kind: &str, bytes: &[u8], asked: &GivenPrompt<'_>) -> TurnFate {
+    let home = TranscriptTestHome::new();
     home.write(kind, bytes);
     home.fate(kind, asked)
 }
 
-pub(crate) fn done(answer: &str) -> Fate {
-    Fate::Done { answer: answer.to_owned(), cut: false }
+pub(crate) fn done(answer: &str) -> TurnFate {
+    TurnFate::Done { answer: answer.to_owned(), cut: false }
 }
 
 /// The variant, and the reason if there is one.
-pub(crate) fn word(fate: &Fate) -> (&'static str, &str) {
+pub(crate) fn word(fate: &TurnFate) -> (&'static str, &str) {
     match fate {
-        Fate::Done { answer, .. } => ("done", answer),
-        Fate::Failed { why } => ("failed", why),
-        Fate::Rejected { why } => ("rejected", why),
-        Fate::Unfinished { why, .. } => ("unfinished", why),
-        Fate::CannotTell { why } => ("cannot tell", why),
+        TurnFate::Done { answer, .. } => ("done", answer),
+        TurnFate::Failed { why } => ("failed", why),
+        TurnFate::Rejected { why } => ("rejected", why),
+        TurnFate::Unfinished { why, .. } => ("unfinished", why),
+        TurnFate::CannotTell { why } => ("cannot tell", why),
     }
 }

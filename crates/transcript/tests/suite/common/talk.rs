@@ -1,4 +1,4 @@
-//! Transcripts made for a test, and what a resume would make of them.
+//! Transcripts made for a test, and the dialogue that a resume would have.
 
 use std::collections::HashMap;
 
@@ -62,8 +62,8 @@ pub(crate) fn lines(records: &[Value]) -> Vec<u8> {
     records.iter().map(|record| format!("{record}\n")).collect::<String>().into_bytes()
 }
 
-/// What Claude Code gives its model after a resume, by the rule that was measured: from the noted leaf if nothing hangs
-/// on it, else from the record that was written last, along the parents. A second opinion: no code of the crate is used.
+/// The dialogue that Claude Code gives its model after a resume, by the measured rule: from the noted leaf if it has no
+/// children, else from the record that was written last, along the parents. Independent of the code of the crate.
 pub(crate) fn resumed(bytes: &[u8]) -> Vec<String> {
     let records: Vec<Value> =
         bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();

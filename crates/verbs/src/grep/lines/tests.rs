@@ -1,10 +1,10 @@
-//! The short way against the long one, on streams made to hide words.
+//! Tests of the fast path against the slow one, on streams made to hide words.
 
 use std::fs;
 
-use berth_harness::Seed;
+use berth_harness::{SeededRng, TestDir};
 
-use super::super::pattern::Manner;
+use super::super::pattern::PatternOptions;
 use super::*;
 
 const WORDS: [&str; 10] =
@@ -47,12 +47,12 @@ const PATTERNS: [&str; 17] = [
     "(time|err)(or| out)",
 ];
 
-fn pick<'a>(seed: &mut Seed, from: &[&'a str]) -> &'a str {
+fn pick<'a>(seed: &mut SeededRng, from: &[&'a str]) -> &'a str {
     from[seed.below(from.len() as u64) as usize]
 }
 
 /// Words with something between their characters.
-fn terminal_line(seed: &mut Seed) -> Vec<u8> {
+fn terminal_line(seed: &mut SeededRng) -> Vec<u8> {
     let mut line = Vec::new();
     for _ in 0..seed.below(6) {
         for c in pick(seed, &WORDS).chars() {
@@ -70,8 +70,8 @@ fn terminal_line(seed: &mut Seed) -> Vec<u8> {
     line
 }
 
-/// The same as a record, with characters escaped that need it and characters that do not.
-fn record_line(seed: &mut Seed) -> Vec<u8> {
+/// A terminal line as a record, with required and needless escapes of characters.
+fn record_line(seed: &mut SeededRng) -> Vec<u8> {
     let said = String::from_utf8_lossy(&terminal_line(seed)).into_owned();
     let mut line = String::from(r#"{"type":"assistant","message":{"content":[{"text":""#);
     for c in said.chars() {
@@ -88,7 +88,7 @@ fn record_line(seed: &mut Seed) -> Vec<u8> {
     }
     line.push_str("\"}]}}");
     match seed.below(10) {
-        // An agent may write anything: half a record, or none.
+        // An agent may write anything: half a record, or no record.
         0 => line.truncate(line.floor_char_boundary(line.len() / 2)),
         1 => return terminal_line(seed),
         _ => {}
@@ -96,30 +96,35 @@ fn record_line(seed: &mut Seed) -> Vec<u8> {
     line.into_bytes()
 }
 
-struct Files {
-    dir: PathBuf,
-    source: Source,
+struct SearchedFiles {
+    /// Removed with the test.
+    _dir: TestDir,
+    source: FileStream,
 }
 
-impl Files {
-    fn new(seed: &mut Seed, name: &str, kind: Kind, bytes: &[u8]) -> Self {
-        let dir = std::env::temp_dir().join(format!("berth-lines-{}-{name}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+impl SearchedFiles {
+    fn new(seed: &mut SeededRng, kind: StreamKind, bytes: &[u8]) -> Self {
+        let dir = TestDir::new();
         let (mut pieces, mut begin) = (Vec::new(), 0);
         while begin < bytes.len() || pieces.is_empty() {
             let end = (begin + 1 + seed.below(bytes.len() as u64 + 1) as usize).min(bytes.len());
             let path = dir.join(format!("{begin}"));
             fs::write(&path, &bytes[begin..end]).unwrap();
             let bytes = (end - begin) as u64;
-            pieces.push(Piece { path, start: begin as u64, bytes, until: u64::MAX });
+            pieces.push(StreamFile { path, start: begin as u64, bytes, until: u64::MAX });
             begin = end;
         }
-        Self { dir, source: Source { kind, pieces } }
+        Self { _dir: dir, source: FileStream { kind, pieces } }
     }
 
-    fn search(&self, pattern: &Pattern, context: Context, range: Range<usize>) -> Vec<Found> {
-        thread_local!(static SCRATCH: std::cell::RefCell<Scratch> = std::cell::RefCell::default());
-        let mut gather = Gather::new(pattern, context, u64::MAX);
+    fn search(
+        &self,
+        pattern: &SearchPattern,
+        context: ContextLines,
+        range: Range<usize>,
+    ) -> Vec<MatchedLine> {
+        thread_local!(static SCRATCH: std::cell::RefCell<SearchBuffers> = std::cell::RefCell::default());
+        let mut gather = MatchCollector::new(pattern, context, u64::MAX);
         let mut go_on = |_| ControlFlow::Continue(());
         SCRATCH.with_borrow_mut(|scratch| {
             search(&self.source, range, &mut gather, scratch, &mut go_on).unwrap();
@@ -132,32 +137,26 @@ impl Files {
     }
 }
 
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
-    }
+/// The matches without the gaps: the fast path does not know how much it left out.
+fn plain(found: Vec<MatchedLine>) -> Vec<MatchedLine> {
+    found.into_iter().map(|found| MatchedLine { gap: false, ..found }).collect()
 }
 
-/// What was found, without the gaps: the short way does not know how much it left out.
-fn plain(found: Vec<Found>) -> Vec<Found> {
-    found.into_iter().map(|found| Found { gap: false, ..found }).collect()
-}
-
-/// Every pattern in every manner, for the short way and for the long one.
-fn patterns() -> Vec<(&'static str, Pattern, Pattern)> {
+/// Every pattern with every option, for the fast path and for the slow one.
+fn patterns() -> Vec<(&'static str, SearchPattern, SearchPattern)> {
     let manners = [(false, false), (true, false), (false, true)];
     let made = PATTERNS.iter().flat_map(|pattern| manners.map(|manner| (*pattern, manner)));
     made.map(|(pattern, (ignore_case, words))| {
-        let manner = Manner { ignore_case, words, fixed: false };
-        let short = Pattern::new(&[pattern.to_owned()], manner).unwrap();
-        let long = Pattern { literals: None, ..short.clone() };
+        let manner = PatternOptions { ignore_case, words, fixed: false };
+        let short = SearchPattern::new(&[pattern.to_owned()], manner).unwrap();
+        let long = SearchPattern { literals: None, ..short.clone() };
         (pattern, short, long)
     })
     .collect()
 }
 
-fn agree(name: &str, kind: Kind, line: fn(&mut Seed) -> Vec<u8>) {
-    let mut seed = Seed::announce(name);
+fn agree(name: &str, kind: StreamKind, line: fn(&mut SeededRng) -> Vec<u8>) {
+    let mut seed = SeededRng::announce(name);
     let patterns = patterns();
     let short_ways = patterns.iter().filter(|(_, short, _)| short.literals.is_some()).count();
     assert!(short_ways * 3 > patterns.len() * 2, "{short_ways}: the test tests little");
@@ -168,12 +167,12 @@ fn agree(name: &str, kind: Kind, line: fn(&mut Seed) -> Vec<u8>) {
         if seed.below(2) == 0 {
             bytes.push(b'\n');
         }
-        let files = Files::new(&mut seed, name, kind, &bytes);
+        let files = SearchedFiles::new(&mut seed, kind, &bytes);
         for (pattern, short, long) in &patterns {
-            let expected = plain(files.search(long, Context::default(), files.all()));
-            let found = plain(files.search(short, Context::default(), files.all()));
+            let expected = plain(files.search(long, ContextLines::default(), files.all()));
+            let found = plain(files.search(short, ContextLines::default(), files.all()));
             assert_eq!(found, expected, "{pattern} in {:?}", String::from_utf8_lossy(&bytes));
-            let pieces = files.all().flat_map(|at| files.search(short, Context::default(), at..at + 1));
+            let pieces = files.all().flat_map(|at| files.search(short, ContextLines::default(), at..at + 1));
             assert_eq!(plain(pieces.collect()), expected, "piece by piece: {pattern}");
             found_some += u64::from(!found.is_empty());
         }
@@ -183,24 +182,24 @@ fn agree(name: &str, kind: Kind, line: fn(&mut Seed) -> Vec<u8>) {
 
 #[test]
 fn in_terminal_output_the_short_way_finds_what_the_long_one_finds() {
-    agree("terminal", Kind::Terminal, terminal_line);
+    agree("terminal", StreamKind::Terminal, terminal_line);
 }
 
 #[test]
 fn in_records_the_short_way_finds_what_the_long_one_finds() {
-    agree("records", Kind::Records, record_line);
+    agree("records", StreamKind::Records, record_line);
 }
 
-fn texts(found: &[Found]) -> Vec<String> {
+fn texts(found: &[MatchedLine]) -> Vec<String> {
     found.iter().map(|found| String::from_utf8_lossy(&found.text).into_owned()).collect()
 }
 
 #[test]
 fn context_is_what_stands_around_and_gaps_are_told() {
-    let mut seed = Seed::announce("context");
-    let files = Files::new(&mut seed, "context", Kind::Terminal, b"1\n2\nhit\n4\n5\n6\n7\n8\nhit\n10\n");
-    let pattern = Pattern::new(&["hit".to_owned()], Manner::default()).unwrap();
-    let found = files.search(&pattern, Context { before: 1, after: 1 }, files.all());
+    let mut seed = SeededRng::announce("context");
+    let files = SearchedFiles::new(&mut seed, StreamKind::Terminal, b"1\n2\nhit\n4\n5\n6\n7\n8\nhit\n10\n");
+    let pattern = SearchPattern::new(&["hit".to_owned()], PatternOptions::default()).unwrap();
+    let found = files.search(&pattern, ContextLines { before: 1, after: 1 }, files.all());
     assert_eq!(texts(&found), ["2", "hit", "4", "8", "hit", "10"]);
     let gaps: Vec<bool> = found.iter().map(|found| found.gap).collect();
     assert_eq!(gaps, [true, false, false, true, false, false]);
@@ -210,14 +209,14 @@ fn context_is_what_stands_around_and_gaps_are_told() {
 
 #[test]
 fn a_line_longer_than_memory_is_searched_in_pieces_and_shown_around_the_match() {
-    let mut seed = Seed::announce("long");
+    let mut seed = SeededRng::announce("long");
     let mut bytes = b"x ".repeat(MAX_LINE_BYTES + 1);
     let at = bytes.len() / 2;
     bytes[at..at + 6].copy_from_slice(b"needle");
     bytes.extend_from_slice(b"\nneedle again\n");
-    let files = Files::new(&mut seed, "long", Kind::Terminal, &bytes);
-    let pattern = Pattern::new(&["needle".to_owned()], Manner::default()).unwrap();
-    let found = files.search(&pattern, Context::default(), files.all());
+    let files = SearchedFiles::new(&mut seed, StreamKind::Terminal, &bytes);
+    let pattern = SearchPattern::new(&["needle".to_owned()], PatternOptions::default()).unwrap();
+    let found = files.search(&pattern, ContextLines::default(), files.all());
     assert_eq!(found.len(), 2, "{:?}", texts(&found));
     assert!(found[0].text.len() <= MAX_SHOWN_BYTES && found[0].cut == (true, true));
     let (begin, end) = found[0].spans[0];
@@ -227,15 +226,15 @@ fn a_line_longer_than_memory_is_searched_in_pieces_and_shown_around_the_match() 
 
 #[test]
 fn a_search_can_be_ended_at_any_read() {
-    let mut seed = Seed::announce("ended");
-    let files = Files::new(&mut seed, "ended", Kind::Terminal, &b"hit\n".repeat(CHUNK_BYTES));
-    let pattern = Pattern::new(&["hit".to_owned()], Manner::default()).unwrap();
-    let mut gather = Gather::new(&pattern, Context::default(), u64::MAX);
+    let mut seed = SeededRng::announce("ended");
+    let files = SearchedFiles::new(&mut seed, StreamKind::Terminal, &b"hit\n".repeat(CHUNK_BYTES));
+    let pattern = SearchPattern::new(&["hit".to_owned()], PatternOptions::default()).unwrap();
+    let mut gather = MatchCollector::new(&pattern, ContextLines::default(), u64::MAX);
     let mut reads = 0;
     let mut enough = |_| {
         reads += 1;
         ControlFlow::Break(())
     };
-    search(&files.source, files.all(), &mut gather, &mut Scratch::default(), &mut enough).unwrap();
+    search(&files.source, files.all(), &mut gather, &mut SearchBuffers::default(), &mut enough).unwrap();
     assert_eq!((reads, gather.matches), (1, 0));
 }

@@ -1,14 +1,15 @@
-//! What must hold after every step of a life.
+//! Invariants after every step of a life.
 
-use super::super::Story;
-use super::Life;
+use super::super::TurnsScenario;
+use super::RandomTurnsScenario;
 use crate::turns::{
-    Able, Final, Hold, MOST_ASKS, MOST_OVER_KEPT, MOST_QUEUED, Release, StartBy, TurnLookup, TurnState, Turns,
+    AgentCapabilities, FinalState, MOST_ASKS, MOST_OVER_KEPT, MOST_QUEUED, QueueHold, ReleaseReason,
+    SessionTurns, StartDeadline, TurnLookup, TurnProgress,
 };
-use crate::{Command, Effect, Exit, Observation, Phase, Session, decide, effects, observe};
+use crate::{Command, Effect, Observation, ProcessExit, RunPhase, Session, decide, effects, observe};
 
-impl Life {
-    /// What holds whenever nothing is going on.
+impl RandomTurnsScenario {
+    /// Invariants at a moment without activity.
     pub(super) fn check(&self) {
         let session = &self.story.session;
         let turns = &session.turns;
@@ -21,7 +22,7 @@ impl Life {
         assert!(turns.current.is_none() || turns.ready.is_some(), "only an agent that takes turns has one");
         let is_quiet = turns.ready.is_some() && turns.current.is_none() && turns.queue.is_empty();
         assert_eq!(turns.quiet_since_boot_ms.is_some(), is_quiet, "it is quiet if it has nothing to do");
-        if let Some(retry) = turns.hold.as_ref().and_then(Hold::retry) {
+        if let Some(retry) = turns.hold.as_ref().and_then(QueueHold::retry) {
             assert!(turns.queue.contains(&retry), "a back-off is before a turn that waits");
         }
         self.check_owed();
@@ -30,7 +31,7 @@ impl Life {
     }
 
     /// Each turn is in one place: in the queue, with the agent, or over.
-    fn check_places(&self, turns: &Turns) {
+    fn check_places(&self, turns: &SessionTurns) {
         let mut with_agent: Vec<u64> = turns.current.iter().map(|current| current.turn).collect();
         with_agent.extend(turns.current.iter().flat_map(|current| current.steered.iter().copied()));
         let mut waiting = self.story.queue();
@@ -40,9 +41,9 @@ impl Life {
         for (turn, (_, state)) in &self.seen.turns {
             assert_eq!(self.story.state(*turn), *state, "turn {turn}");
             match state {
-                TurnState::Queued => queued.push(*turn),
-                TurnState::Delivered | TurnState::Working => delivered.push(*turn),
-                TurnState::Over(_) => {}
+                TurnProgress::Queued => queued.push(*turn),
+                TurnProgress::Delivered | TurnProgress::Working => delivered.push(*turn),
+                TurnProgress::Over(_) => {}
             }
         }
         assert_eq!((waiting, with_agent), (queued, delivered));
@@ -50,8 +51,8 @@ impl Life {
         assert_eq!(turns.last(), self.seen.accepted);
     }
 
-    /// In memory are the turns that are not over and the last that are, and nothing else.
-    fn check_window(&self, turns: &Turns) {
+    /// Memory has the turns that are not over and the last that are, and no others.
+    fn check_window(&self, turns: &SessionTurns) {
         let (evicted, kept) = self.seen.ended.split_at(self.seen.ended.len().saturating_sub(MOST_OVER_KEPT));
         for turn in kept {
             assert!(matches!(turns.find(*turn), TurnLookup::Here(_)), "turn {turn} ended just now");
@@ -66,7 +67,8 @@ impl Life {
             assert_eq!(turns.find(turn), TurnLookup::Absent);
         }
         let given = || self.seen.turns.iter().filter(|(_, (times, _))| *times > 0);
-        let done = self.seen.turns.iter().filter(|(_, (_, state))| *state == TurnState::Over(Final::Done));
+        let done =
+            self.seen.turns.iter().filter(|(_, (_, state))| *state == TurnProgress::Over(FinalState::Done));
         assert_eq!(turns.given_total, given().count() as u64);
         assert_eq!(turns.last_given, given().map(|(turn, _)| *turn).max().unwrap_or_default());
         assert_eq!(turns.last_done, done.map(|(turn, _)| *turn).max().unwrap_or_default());
@@ -75,7 +77,7 @@ impl Life {
     fn check_owed(&self) {
         let session = &self.story.session;
         let turns = &session.turns;
-        let is_running = matches!(session.phase, Phase::Running { .. });
+        let is_running = matches!(session.phase, RunPhase::Running { .. });
         let cancel = turns.current.as_ref().filter(|current| current.cancel.is_some());
         let owed = effects(session);
         for effect in &owed {
@@ -83,7 +85,7 @@ impl Life {
                 Effect::Say { turn } => {
                     let has = turns.current.iter().any(|it| it.turn == *turn || it.steered.contains(turn));
                     assert!(is_running && has, "{effect:?}");
-                    assert_eq!(self.story.state(*turn), TurnState::Delivered, "said, and heard");
+                    assert_eq!(self.story.state(*turn), TurnProgress::Delivered, "said, and heard");
                 }
                 Effect::Interrupt { turn } => {
                     assert!(is_running && cancel.is_some_and(|it| it.turn == *turn), "{effect:?}");
@@ -95,7 +97,7 @@ impl Life {
                 Effect::NextRun { .. } => {
                     let may = !self.seen.is_stopped
                         && !self.seen.is_archived
-                        && session.released != Some(Release::Expired);
+                        && session.released != Some(ReleaseReason::Expired);
                     let is_held = turns.hold.as_ref().is_some_and(|hold| hold.retry().is_none());
                     assert!(may && !is_held && !turns.queue.is_empty(), "{effect:?}");
                     assert!(!owed.contains(&Effect::Leave));
@@ -112,7 +114,7 @@ impl Life {
         assert_eq!(interrupts, usize::from(is_running && cancel.is_some()));
     }
 
-    /// Whoever wakes when asked to finds something to do, and then something else: a loop cannot spin.
+    /// A keeper that wakes when asked to finds something to do, and then something else: a loop cannot spin.
     fn check_that_time_does_not_stand_still(&self) {
         let (mut session, mut now) = (self.story.session.clone(), self.story.now);
         for _ in 0..4 {
@@ -128,13 +130,14 @@ impl Life {
         }
         // A queue with many deadlines has as many reasons to wake, each later than the one before.
         let waits = session.turns.queue.iter().filter_map(|turn| session.turns.open(*turn)?.start_by.clone());
-        let late = |by: &StartBy| by.boot == self.story.boot() && by.boot_ms <= now.boot_ms;
+        let late = |by: &StartDeadline| by.boot == self.story.boot() && by.boot_ms <= now.boot_ms;
         assert_eq!(waits.filter(late).count(), 0, "woken again and again: {session:?}");
     }
 
     /// An agent that never takes a turn is not started over and over.
     fn check_that_agents_are_not_tried_for_ever(&self) {
-        let mut story = Story { events: Vec::new(), session: self.story.session.clone(), ..self.story };
+        let mut story =
+            TurnsScenario { events: Vec::new(), session: self.story.session.clone(), ..self.story };
         for _ in 0..4 {
             let epoch = story.session.epoch;
             if !story.owed().contains(&Effect::NextRun { epoch }) {
@@ -148,8 +151,8 @@ impl Life {
             let epoch = story.session.epoch;
             for report in [
                 Observation::Spawned { epoch, agent: story.process(8) },
-                Observation::AgentReady { epoch, able: Able::default() },
-                Observation::Exited { epoch, exit: Exit::Code(0), oom: false },
+                Observation::AgentReady { epoch, able: AgentCapabilities::default() },
+                Observation::Exited { epoch, exit: ProcessExit::Code(0), oom: false },
                 Observation::Empty { epoch },
             ] {
                 let events = observe(&story.session, &report, story.now);

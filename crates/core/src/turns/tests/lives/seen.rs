@@ -1,64 +1,64 @@
-//! What is promised, kept a second time in the plainest way and read from the events alone.
+//! The promises, kept a second time in the plainest way and read from the events alone.
 
 use std::collections::BTreeMap;
 
-use super::super::Story;
-use crate::turns::{Final, MOST_QUEUED, Manner, StartBy, TurnLookup, TurnState};
-use crate::{Event, Phase, Session};
+use super::super::TurnsScenario;
+use crate::turns::{FinalState, MOST_QUEUED, SendMode, StartDeadline, TurnLookup, TurnProgress};
+use crate::{Event, RunPhase, Session};
 
-/// What the events said so far.
+/// Facts from the events so far.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct TurnEventModel {
     pub(super) accepted: u64,
-    /// How often each turn was given to an agent, and where it stands.
-    pub(super) turns: BTreeMap<u64, (u32, TurnState)>,
-    /// The text each key belongs to.
+    /// For each turn: how often it was given to an agent, and its state.
+    pub(super) turns: BTreeMap<u64, (u32, TurnProgress)>,
+    /// Text that each key belongs to.
     pub(super) keys: BTreeMap<String, String>,
-    /// Turns nobody moved and that were in no hurry: they keep their order.
+    /// Turns that were not moved and were in no hurry: they keep their order.
     pub(super) plain: Vec<u64>,
     pub(super) last_plain: u64,
-    /// Which ends were reported of which turn.
-    pub(super) told: Vec<(u64, Final)>,
-    /// Somebody stopped it, and nobody has started it since.
+    /// Ends that were reported, with their turns.
+    pub(super) told: Vec<(u64, FinalState)>,
+    /// True if a client stopped the session and none has started it since.
     pub(super) is_stopped: bool,
     /// Turns that are over, in the order they ended.
     pub(super) ended: Vec<u64>,
-    /// Which of them came after the end.
-    pub(super) late: Vec<(u64, Final)>,
-    /// Somebody put it away, and nobody has brought it back since.
+    /// Reports of ends that came after the end.
+    pub(super) late: Vec<(u64, FinalState)>,
+    /// True if a client archived the session and none has restored it since.
     pub(super) is_archived: bool,
 }
 
-impl Seen {
-    /// Takes note of an event, and of whether it may happen in the state it met.
-    pub(super) fn witness(&mut self, story: &Story, event: &Event) {
+impl TurnEventModel {
+    /// Notes an event, and checks whether it may happen in the state that it met.
+    pub(super) fn witness(&mut self, story: &TurnsScenario, event: &Event) {
         let before = &story.session;
         match event {
             Event::TurnAccepted { turn, prompt } => {
                 self.accepted += 1;
                 assert_eq!(*turn, self.accepted, "numbered without a gap");
                 assert!(before.turns.queue.len() < MOST_QUEUED);
-                self.turns.insert(*turn, (0, TurnState::Queued));
-                // A retry goes before what waits.
-                if prompt.manner == Manner::Queue && prompt.retry.is_none() {
+                self.turns.insert(*turn, (0, TurnProgress::Queued));
+                // A retry goes before the waiting turns.
+                if prompt.manner == SendMode::Queue && prompt.retry.is_none() {
                     self.plain.push(*turn);
                 }
             }
             Event::TurnDelivered { turn, epoch, .. } => {
-                let is_running = matches!(before.phase, Phase::Running { .. });
+                let is_running = matches!(before.phase, RunPhase::Running { .. });
                 assert!(is_running && *epoch == before.epoch, "given to an agent that does not run");
                 assert!(before.turns.ready.is_some(), "given to an agent that takes no turns");
                 assert_eq!(before.turns.hold, None, "given while it was held");
                 let given = before.turns.open(*turn).expect("accepted before");
-                let in_time = |by: &StartBy| by.boot == story.boot() && by.boot_ms > story.now.boot_ms;
+                let in_time = |by: &StartDeadline| by.boot == story.boot() && by.boot_ms > story.now.boot_ms;
                 assert!(given.start_by.as_ref().is_none_or(in_time), "given too late");
                 let is_expired = before.is_expired(&story.boot(), story.now.boot_ms);
                 assert!(!is_expired, "given when the session's time was up");
-                let steers = given.manner == Manner::Steer;
+                let steers = given.manner == SendMode::Steer;
                 assert!(before.turns.current.is_none() || steers, "two at a time");
                 let (times, state) = self.turns.get_mut(turn).expect("accepted before");
-                assert_eq!((*times, *state), (0, TurnState::Queued), "given twice");
-                (*times, *state) = (1, TurnState::Delivered);
+                assert_eq!((*times, *state), (0, TurnProgress::Queued), "given twice");
+                (*times, *state) = (1, TurnProgress::Delivered);
                 if self.plain.contains(turn) {
                     assert!(*turn > self.last_plain, "{turn} was overtaken by {}", self.last_plain);
                     self.last_plain = *turn;
@@ -66,8 +66,8 @@ impl Seen {
             }
             Event::TurnBegan { turn } => {
                 let (_, state) = self.turns.get_mut(turn).expect("accepted before");
-                assert_eq!(*state, TurnState::Delivered);
-                *state = TurnState::Working;
+                assert_eq!(*state, TurnProgress::Delivered);
+                *state = TurnProgress::Working;
             }
             Event::TurnEnded { turn, end, .. } => self.ended(before, *turn, end.state),
             Event::TurnLate { turn, end } => {
@@ -83,7 +83,7 @@ impl Seen {
                 assert_eq!((current.turn, &current.cancel), (*turn, &None), "asked once");
             }
             Event::Released { epoch, .. } => {
-                let may = matches!(before.phase, Phase::Starting | Phase::Running { .. });
+                let may = matches!(before.phase, RunPhase::Starting | RunPhase::Running { .. });
                 assert!(may && *epoch == before.epoch);
             }
             Event::RunStarting { .. } => {
@@ -142,32 +142,35 @@ impl Seen {
         }
     }
 
-    /// One end each, and none that claims more than somebody said.
-    fn ended(&mut self, before: &Session, turn: u64, end: Final) {
+    /// Checks that each turn has one end, and none that claims more than was reported.
+    fn ended(&mut self, before: &Session, turn: u64, end: FinalState) {
         let current = before.turns.current.as_ref();
         let whole = current.filter(|it| it.turn == turn || it.steered.contains(&turn)).map(|it| it.turn);
-        let of_it = |told: &&(u64, Final)| told.0 == turn || Some(told.0) == whole;
-        let was_told = |fate: Final| self.told.iter().filter(of_it).any(|(_, told)| *told == fate);
+        let of_it = |told: &&(u64, FinalState)| told.0 == turn || Some(told.0) == whole;
+        let was_told = |fate: FinalState| self.told.iter().filter(of_it).any(|(_, told)| *told == fate);
         let cancel = current.filter(|it| Some(it.turn) == whole).and_then(|it| it.cancel.as_ref());
         let (_, state) = self.turns.get(&turn).expect("accepted before");
         match (*state, end) {
-            (TurnState::Over(first), _) => panic!("turn {turn} was {first:?} and is {end:?}"),
-            (TurnState::Queued, Final::Cancelled) => {}
-            (TurnState::Queued, _) => panic!("turn {turn} never reached an agent and is {end:?}"),
-            (TurnState::Delivered | TurnState::Working, Final::Done | Final::Failed) => {
-                assert!(was_told(end), "nobody said that turn {turn} is {end:?}");
+            (TurnProgress::Over(first), _) => panic!("turn {turn} was {first:?} and is {end:?}"),
+            (TurnProgress::Queued, FinalState::Cancelled) => {}
+            (TurnProgress::Queued, _) => panic!("turn {turn} never reached an agent and is {end:?}"),
+            (TurnProgress::Delivered | TurnProgress::Working, FinalState::Done | FinalState::Failed) => {
+                assert!(was_told(end), "no report said that turn {turn} is {end:?}");
             }
-            (TurnState::Delivered | TurnState::Working, Final::Cancelled) => {
-                assert!(was_told(end) || cancel.is_some_and(|it| !it.for_another), "nobody wanted that");
+            (TurnProgress::Delivered | TurnProgress::Working, FinalState::Cancelled) => {
+                assert!(
+                    was_told(end) || cancel.is_some_and(|it| !it.for_another),
+                    "no client asked for that"
+                );
             }
-            (TurnState::Delivered | TurnState::Working, Final::Interrupted) => {
+            (TurnProgress::Delivered | TurnProgress::Working, FinalState::Interrupted) => {
                 let broken_off = cancel.is_some_and(|it| it.for_another)
-                    && (was_told(Final::Failed) || was_told(Final::Cancelled));
-                assert!(was_told(end) || broken_off, "nobody proved that turn {turn} did not finish");
+                    && (was_told(FinalState::Failed) || was_told(FinalState::Cancelled));
+                assert!(was_told(end) || broken_off, "no report proved that turn {turn} did not finish");
             }
-            (TurnState::Delivered | TurnState::Working, Final::Unknown) => {}
+            (TurnProgress::Delivered | TurnProgress::Working, FinalState::Unknown) => {}
         }
-        self.turns.get_mut(&turn).expect("accepted before").1 = TurnState::Over(end);
+        self.turns.get_mut(&turn).expect("accepted before").1 = TurnProgress::Over(end);
         self.ended.push(turn);
     }
 }

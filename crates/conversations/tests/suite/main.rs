@@ -1,0 +1,3 @@
+//! Conversations on this host, without a real agent.
+
+mod writers;

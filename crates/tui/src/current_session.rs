@@ -1,0 +1,18 @@
+//! The current session of the terminal that a person is at.
+//!
+//! Not here: the records (see `berth_store::current_session`). Start with [`make_current`].
+
+use berth_core::SessionId;
+use berth_procs::own_terminal;
+use berth_store::StateDir;
+
+use crate::print;
+
+/// Makes a session the current one of this terminal, if there is a person at it. Nothing is lost if that
+/// fails, but they should know what `@` still means.
+pub fn make_current(home: &StateDir, id: &SessionId) {
+    let Some(terminal) = own_terminal::here().filter(|_| own_terminal::is_in_front()) else { return };
+    if let Err(problem) = home.set_current(&terminal, id) {
+        print::problem(&problem);
+    }
+}
