@@ -65,9 +65,10 @@ impl RealActivityFixture {
         terminal.wait_for("Trust all and continue");
         let mut looks = 0;
         terminal.wait_until("the way to trust", |terminal| {
-            // A dialog that is just being painted takes no keys, and Codex gives up if they keep coming meanwhile.
+            // A dialog that is just being painted discards keys, so the choice is typed again. It is a digit: Codex gives
+            // up when it finds half of an arrow key's sequence while it discards.
             if looks % 200 == 0 && terminal.text().contains("› 1. Review hooks") {
-                terminal.type_keys("\x1b[B");
+                terminal.type_keys("2");
             }
             looks += 1;
             terminal.text().contains("› 2. Trust all and continue")
