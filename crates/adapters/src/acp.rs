@@ -134,7 +134,7 @@ impl AcpServer {
     }
 
     fn hear(self: &Arc<Self>, line: &[u8]) {
-        match rpc::read(line) {
+        match rpc::read_rpc(line) {
             RpcMessage::Request { id, method, params } => self.requested(id, &method, params),
             RpcMessage::Notification { method, params } => self.told(&method, &params),
             RpcMessage::Answer { id, result } => self.answered(&id, result),
@@ -297,7 +297,7 @@ impl AcpServer {
         let ctx = self.ctx();
         let id = match &self.given {
             Some(id) => {
-                takes_turns(&ctx, id)?;
+                check_takes_turns(&ctx, id)?;
                 id.clone()
             }
             None => {
@@ -332,7 +332,7 @@ impl AcpServer {
             return Err(Problem::new(ProblemCode::NotFound, what)
                 .hint("start `berth acp` without a session to use all sessions"));
         }
-        takes_turns(&ctx, &id)?;
+        check_takes_turns(&ctx, &id)?;
         let past = SessionReplay::read(&ctx, &id)?;
         let open = self.enter(wire, id)?;
         let feed = self.feed(&open, &past)?;
@@ -448,7 +448,7 @@ impl AcpServer {
 }
 
 /// Refuses an agent that has a terminal and takes no turns: an editor cannot use it.
-pub fn suits(agent: &AgentDefinition) -> Result<(), Problem> {
+pub fn check_usable_by_editor(agent: &AgentDefinition) -> Result<(), Problem> {
     match agent.driver {
         DriverKind::Pty => Err(no_turns(&agent.name)),
         DriverKind::Acp | DriverKind::Claude | DriverKind::Codex => Ok(()),
@@ -461,7 +461,7 @@ fn no_turns(agent: &str) -> Problem {
 }
 
 /// Refuses a session whose agent takes no turns: an editor cannot use it.
-pub fn takes_turns(ctx: &VerbContext, id: &SessionId) -> Result<SessionStatus, Problem> {
+pub fn check_takes_turns(ctx: &VerbContext, id: &SessionId) -> Result<SessionStatus, Problem> {
     let status = ctx.session(id).status()?;
     if status.turns.is_none() {
         return Err(berth_api::problem::refusal(&berth_core::Refusal::NoTurns, status.handle()));

@@ -348,7 +348,7 @@ impl McpServer {
                 return Err(Problem::new(ProblemCode::Refused, what)
                     .hint("`status` shows its activity, `result` its answer"));
             }
-            Ok(ScreenToolResult { text: berth_verbs::screen::text(ctx, &id, false)? })
+            Ok(ScreenToolResult { text: berth_verbs::screen::screen_text(ctx, &id, false)? })
         })
         .await
     }

@@ -125,12 +125,12 @@ impl KeeperConnection {
     /// Sends a request and waits for the answer. News that arrives in between is dropped: use a connection of its own
     /// to watch.
     pub fn ask(&mut self, request: KeeperRequest) -> Result<KeeperAnswer, Problem> {
-        let request_kind = tracing::enabled!(tracing::Level::INFO).then(|| redact::enum_word(&request));
+        let request_kind = tracing::enabled!(tracing::Level::INFO).then(|| redact::variant_name(&request));
         let asked = Instant::now();
         let answer = self.answered(request);
         if let Some(request) = request_kind {
             let ms = u64::try_from(asked.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let answer = answer.as_ref().map_or_else(|problem| problem.what.clone(), redact::enum_word);
+            let answer = answer.as_ref().map_or_else(|problem| problem.what.clone(), redact::variant_name);
             tracing::info!(request, answer, ms, "asked the keeper");
         }
         answer
@@ -152,19 +152,20 @@ impl KeeperConnection {
     /// request: before such a request, this method asks for the status and waits for that answer.
     pub fn send(&mut self, request: KeeperRequest) -> io::Result<()> {
         let ClaimedCaller { place, agent, also } = self.asker.clone();
-        let call = KeeperCall { protocol: PROTOCOL, place, agent, also, trace: trace::current(), request };
+        let call =
+            KeeperCall { protocol: PROTOCOL, place, agent, also, trace: trace::current_trace(), request };
         let json = serde_json::to_vec(&call)?;
         if !self.has_asked && json.len() >= MAX_FIRST_FRAME_BYTES {
             self.introduce(call)?;
         }
         self.has_asked = true;
-        frame::write(&mut self.stream, FrameKind::Call, &[&json])
+        frame::write_frame(&mut self.stream, FrameKind::Call, &[&json])
     }
 
     /// Asks for the status, so that the keeper has accepted a request of this client.
     fn introduce(&mut self, call: KeeperCall) -> io::Result<()> {
         let json = serde_json::to_vec(&KeeperCall { request: KeeperRequest::Status, ..call })?;
-        frame::write(&mut self.stream, FrameKind::Call, &[&json])?;
+        frame::write_frame(&mut self.stream, FrameKind::Call, &[&json])?;
         while let Some(arrival) = self.next()? {
             if matches!(arrival, KeeperMessage::Answer(_)) {
                 return Ok(());
@@ -175,7 +176,7 @@ impl KeeperConnection {
 
     /// Types keys as the writer with this fence.
     pub fn type_keys(&mut self, fence: u64, keys: &[u8]) -> io::Result<()> {
-        frame::write(&mut self.stream, FrameKind::Input, &[&fence.to_le_bytes(), keys])
+        frame::write_frame(&mut self.stream, FrameKind::Input, &[&fence.to_le_bytes(), keys])
     }
 
     /// Waits for the next message; `None` when the keeper closed the connection.
@@ -186,7 +187,7 @@ impl KeeperConnection {
 
     fn frame(&mut self) -> io::Result<Option<ReceivedFrame>> {
         loop {
-            if let Some(frame) = frame::take(&mut self.ahead)? {
+            if let Some(frame) = frame::take_frame(&mut self.ahead)? {
                 return Ok(Some(frame));
             }
             self.ahead.reserve(READ_BYTES);
@@ -200,7 +201,7 @@ impl KeeperConnection {
 
     /// True if more has arrived than [`KeeperConnection::next`] gave out. Then do not poll the socket: it may stay silent.
     pub fn has_more(&self) -> bool {
-        frame::is_whole(&self.ahead)
+        frame::has_whole_frame(&self.ahead)
     }
 
     /// Sets the timeout of every wait; `None` waits for ever.

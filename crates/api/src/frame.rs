@@ -8,7 +8,7 @@
 //! Messages are JSON; keys and terminal output are plain bytes, so that terminal traffic is never escaped or copied
 //! through a parser.
 //!
-//! Start with [`take`] and [`encode`].
+//! Start with [`take_frame`] and [`encode_frame`].
 
 use std::io::{self, Read, Write};
 
@@ -71,7 +71,7 @@ pub struct ReceivedFrame {
 }
 
 /// Encodes a frame; the payload may come in pieces.
-pub fn encode(kind: FrameKind, pieces: &[&[u8]]) -> Vec<u8> {
+pub fn encode_frame(kind: FrameKind, pieces: &[&[u8]]) -> Vec<u8> {
     let length: usize = pieces.iter().map(|piece| piece.len()).sum();
     let mut bytes = Vec::with_capacity(HEADER_BYTES + length);
     let announced = u32::try_from(length + 1).expect("frames are made from bounded buffers");
@@ -84,13 +84,13 @@ pub fn encode(kind: FrameKind, pieces: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Takes the first whole frame off the front of `buffer`, if it is there.
-pub fn take(buffer: &mut Vec<u8>) -> io::Result<Option<ReceivedFrame>> {
-    take_within(buffer, MAX_FRAME_BYTES)
+pub fn take_frame(buffer: &mut Vec<u8>) -> io::Result<Option<ReceivedFrame>> {
+    take_frame_within(buffer, MAX_FRAME_BYTES)
 }
 
 /// Takes the first whole frame off the front of `buffer`, if it is there. A frame whose header announces more than
 /// `limit` bytes is an error at once.
-pub fn take_within(buffer: &mut Vec<u8>, limit: usize) -> io::Result<Option<ReceivedFrame>> {
+pub fn take_frame_within(buffer: &mut Vec<u8>, limit: usize) -> io::Result<Option<ReceivedFrame>> {
     let Some(header) = buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let (length, kind) = parse_header(*header)?;
     if length > limit {
@@ -104,8 +104,8 @@ pub fn take_within(buffer: &mut Vec<u8>, limit: usize) -> io::Result<Option<Rece
     Ok(Some(ReceivedFrame { kind, payload }))
 }
 
-/// True if [`take`] would return a frame or an error.
-pub fn is_whole(buffer: &[u8]) -> bool {
+/// True if [`take_frame`] would return a frame or an error.
+pub fn has_whole_frame(buffer: &[u8]) -> bool {
     match buffer.first_chunk::<HEADER_BYTES>() {
         Some(header) => parse_header(*header).map_or(true, |(length, _)| buffer.len() >= 4 + length),
         None => false,
@@ -113,7 +113,7 @@ pub fn is_whole(buffer: &[u8]) -> bool {
 }
 
 /// Reads one frame; `None` at a clean end.
-pub fn read(stream: &mut impl Read) -> io::Result<Option<ReceivedFrame>> {
+pub fn read_frame(stream: &mut impl Read) -> io::Result<Option<ReceivedFrame>> {
     let mut header = [0; HEADER_BYTES];
     match stream.read(&mut header)? {
         0 => return Ok(None),
@@ -126,8 +126,8 @@ pub fn read(stream: &mut impl Read) -> io::Result<Option<ReceivedFrame>> {
 }
 
 /// Writes one frame.
-pub fn write(stream: &mut impl Write, kind: FrameKind, pieces: &[&[u8]]) -> io::Result<()> {
-    stream.write_all(&encode(kind, pieces))
+pub fn write_frame(stream: &mut impl Write, kind: FrameKind, pieces: &[&[u8]]) -> io::Result<()> {
+    stream.write_all(&encode_frame(kind, pieces))
 }
 
 fn parse_header(header: [u8; HEADER_BYTES]) -> io::Result<(usize, FrameKind)> {

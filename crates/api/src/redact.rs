@@ -92,7 +92,7 @@ pub fn redact_command_line(argv: &[String]) -> String {
 }
 
 /// Name of the variant of an enum, without its contents: `Send` for a request that sends a prompt.
-pub fn enum_word(value: &impl std::fmt::Debug) -> String {
+pub fn variant_name(value: &impl std::fmt::Debug) -> String {
     /// Takes letters and fails at any other character, so that the contents are not even formatted.
     struct LettersOnly(String);
     impl std::fmt::Write for LettersOnly {
@@ -360,11 +360,11 @@ mod tests {
 
     #[test]
     fn the_kind_of_a_thing_has_nothing_of_what_is_in_it() {
-        assert_eq!(enum_word(&Some("s3cret")), "Some");
-        assert_eq!(enum_word(&crate::KeeperRequest::Status), "Status");
+        assert_eq!(variant_name(&Some("s3cret")), "Some");
+        assert_eq!(variant_name(&crate::KeeperRequest::Status), "Status");
         let request = crate::KeeperRequest::Type { text: "s3cret".to_owned(), take: false };
-        assert_eq!(enum_word(&request), "Type");
-        assert_eq!(enum_word(&"s3cret"), "");
+        assert_eq!(variant_name(&request), "Type");
+        assert_eq!(variant_name(&"s3cret"), "");
     }
 
     fn shown(argv: &[&str]) -> String {

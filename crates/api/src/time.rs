@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Parses `500ms`, `5s`, `2m`, `1h`, `30d`, `2w`, or plain seconds.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 =
         digits.parse().map_err(|_| "a time is a number and ms, s, m, h, d or w, as in 5s".to_owned())?;
@@ -19,9 +19,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text} is not a possible time"))
 }
 
-/// Parses a [`duration`] into milliseconds.
-pub fn milliseconds(text: &str) -> Result<u64, String> {
-    duration(text).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+/// Parses a [`parse_duration`] into milliseconds.
+pub fn parse_milliseconds(text: &str) -> Result<u64, String> {
+    parse_duration(text).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -30,14 +30,14 @@ mod tests {
 
     #[test]
     fn times_are_read_as_people_write_them() {
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
-        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("7"), Ok(Duration::from_secs(7)));
-        assert_eq!(duration("30d"), Ok(Duration::from_secs(30 * 24 * 3600)));
-        assert_eq!(duration("2w"), duration("14d"));
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("5s"), Ok(Duration::from_secs(5)));
+        assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("7"), Ok(Duration::from_secs(7)));
+        assert_eq!(parse_duration("30d"), Ok(Duration::from_secs(30 * 24 * 3600)));
+        assert_eq!(parse_duration("2w"), parse_duration("14d"));
         for bad in ["", "s", "-1s", "5 parsecs", "nan", "inf"] {
-            assert!(duration(bad).is_err(), "{bad} was taken for a time");
+            assert!(parse_duration(bad).is_err(), "{bad} was taken for a time");
         }
     }
 }

@@ -37,7 +37,7 @@ pub struct NewTurn {
     #[cfg_attr(feature = "clap", arg(short, long, value_name = "K"))]
     pub key: Option<String>,
     /// Withdraw the turn if the agent does not have it within this time; answer when that is decided.
-    #[cfg_attr(feature = "clap", arg(long = "max-wait", value_name = "TIME", value_parser = crate::time::milliseconds))]
+    #[cfg_attr(feature = "clap", arg(long = "max-wait", value_name = "TIME", value_parser = crate::time::parse_milliseconds))]
     pub max_wait_ms: Option<u64>,
     /// Manner while another turn runs: `queue` waits for its end, `steer` adds the text to it, `interrupt` ends it.
     #[serde(default)]

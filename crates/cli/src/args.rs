@@ -33,7 +33,7 @@ use clap::builder::TypedValueParser;
 use clap::{Args as _, Command, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use agents::AgentsArgs;
-pub(crate) use berth_api::time::duration;
+pub(crate) use berth_api::time::parse_duration;
 pub(crate) use config::ConfigArgs;
 pub(crate) use doctor::{DoctorArgs, SweepArgs};
 pub(crate) use editors::{AcpArgs, McpArgs};

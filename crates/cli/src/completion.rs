@@ -98,7 +98,7 @@ fn known(shelf: impl Fn(StateDir) -> Option<StateDir>) -> Vec<SessionStatus> {
 fn sessions(verb: &str) -> Vec<CompletionCandidate> {
     let mut offered = Vec::new();
     for status in known(Some).into_iter().filter(|status| fits(verb, status)) {
-        let command = crate::print::excerpt(&crate::print::command_line(&status.what.command, 40), 40);
+        let command = crate::print::first_words(&crate::print::command_line(&status.what.command, 40), 40);
         let help = format!("{}, {command}", status.state);
         let candidate = |value: &str| CompletionCandidate::new(value).help(Some(help.clone().into()));
         offered.push(candidate(status.handle()));

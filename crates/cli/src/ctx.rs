@@ -15,7 +15,7 @@ pub(crate) struct CommandContext {
 
 impl CommandContext {
     pub(crate) fn open() -> Result<Self, Problem> {
-        let verbs = berth_verbs::VerbContext::open(tty::place(), tty::size())?;
+        let verbs = berth_verbs::VerbContext::open(tty::terminal_description(), tty::terminal_size())?;
         Ok(Self { verbs: verbs.from_here(), session: None })
     }
 

@@ -138,7 +138,7 @@ fn everyday(command: &Command) -> StyledStr {
 fn all(command: &Command) -> StyledStr {
     let header = command.get_styles().get_header();
     let literal = command.get_styles().get_literal();
-    let width = crate::tty::size().map_or(WIDEST, |size| usize::from(size.cols).min(WIDEST));
+    let width = crate::tty::terminal_size().map_or(WIDEST, |size| usize::from(size.cols).min(WIDEST));
     let mut text = String::from("{about-with-newline}\n{usage-heading} {usage}\n");
     for (title, verbs) in grouped(command) {
         let _ = write!(text, "\n{header}{title}:{header:#}\n");
@@ -218,7 +218,7 @@ mod tests {
         fn check(command: &Command) {
             let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             for line in text.lines().skip_while(|line| *line != "Examples:") {
-                let wide = crate::text_width::width(line);
+                let wide = crate::text_width::column_width(line);
                 assert!(wide <= ORDINARY, "{}: {wide} columns: {line}", command.get_name());
             }
             command.get_subcommands().for_each(check);

@@ -30,13 +30,14 @@ pub(crate) fn of_a_command(verbose: u8) -> Result<(), Problem> {
     let format = tracing_subscriber::fmt().with_writer(print::log);
     match wanted() {
         Some(filter) => {
-            let colours = ui::colours_on(print::is_error_terminal());
+            let colours = ui::uses_colours(print::is_error_terminal());
             format.with_env_filter(filter?).with_ansi(colours).init();
         }
         None if verbose > 0 => {
             let level = if verbose > 1 { "debug" } else { "info" };
             let filter = without_messages(EnvFilter::new(level));
-            let format = format.with_env_filter(filter).with_ansi(ui::colours_on(print::is_error_terminal()));
+            let format =
+                format.with_env_filter(filter).with_ansi(ui::uses_colours(print::is_error_terminal()));
             format.without_time().with_level(false).with_target(false).init();
         }
         None => {}

@@ -51,7 +51,7 @@ fn main() -> ExitCode {
             // a failure is ignored.
             let _ = berth_host::memory::forbid_inspection();
             log::of_a_keeper(&args);
-            return ExitCode::from(berth_verbs::keepers::run(&args));
+            return ExitCode::from(berth_verbs::keepers::run_keeper(&args));
         }
         Some(verb) if verb == berth_store::notifications::NOTIFIER_VERB => {
             berth_host::spawn::set_process_name("berth");
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let text = error.render().to_string();
             // Arguments may come from an agent, and clap quotes them.
-            let printed = if text.contains(|c| c != '\n' && berth_verbs::format::is_hidden(c)) {
+            let printed = if text.contains(|c| c != '\n' && berth_verbs::format::is_control_character(c)) {
                 print::prompt(&text);
                 Ok(())
             } else {
@@ -91,13 +91,13 @@ fn main() -> ExitCode {
         }
     };
     let global = &args.before.global;
-    ui::set(ui::UiOptions { quiet: global.quiet, color: global.color });
+    ui::set_ui_options(ui::UiOptions { quiet: global.quiet, color: global.color });
     if let Err(problem) = log::of_a_command(global.verbose) {
         print::problem(&problem);
         return ExitCode::from(problem.code.exit_code());
     }
     if let Some(host) = global.called.clone() {
-        ui::set_called(host);
+        ui::set_host_name_of_caller(host);
     }
     let done = match remote::elsewhere(&args) {
         Ok(Some((host, words))) => remote::run(&host, words, args.verb.as_ref()),
@@ -106,7 +106,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(code) => {
-            if let Some(problem) = config::untold() {
+            if let Some(problem) = config::tolerated_config_error() {
                 print::note(&format!("the config is not used: {}", problem.what));
                 print::note("hint: `berth config --check` says whether it is right again");
             }
@@ -124,7 +124,7 @@ fn run(args: CliArgs) -> Result<u8, Problem> {
     let Some(verb) = args.verb else {
         let ctx = CommandContext::open()?;
         return if dashboard::is_possible() {
-            dashboard::run(ctx.verbs(), |host, words| remote::run(host, words, None))
+            dashboard::run_dashboard(ctx.verbs(), |host, words| remote::run(host, words, None))
         } else {
             cmd::ls::run(&ctx, &args::LsArgs::default())
         };

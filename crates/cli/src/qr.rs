@@ -36,7 +36,9 @@ impl QrCode {
         let fits = |size: berth_api::message::WindowSize| {
             usize::from(size.cols) >= self.rows.len() && usize::from(size.rows) > self.rows.len().div_ceil(2)
         };
-        crate::print::is_terminal() && !gateway_urls::is_loopback(url) && tty::size().is_some_and(fits)
+        crate::print::is_terminal()
+            && !gateway_urls::is_loopback(url)
+            && tty::terminal_size().is_some_and(fits)
     }
 
     /// Lines of half blocks. With colours they are black on white; without, light modules have the colour of the text,

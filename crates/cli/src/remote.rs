@@ -28,7 +28,7 @@ pub(crate) fn elsewhere(args: &CliArgs) -> Result<Option<(RemoteHost, Vec<String
     if !args.named.iter().any(|text| text.contains(OF)) {
         return Ok(None);
     }
-    let hosts = hosts::all(&StateDir::locate()?)?;
+    let hosts = hosts::all_hosts(&StateDir::locate()?)?;
     let Some(host) = the_one(&hosts, &args.named)? else { return Ok(None) };
     let words = args.named.iter().try_fold(typed()?, |words, text| without_prefix(words, text, &host.name));
     Ok(Some((host.clone(), words?)))
@@ -81,7 +81,7 @@ fn without_prefix(words: Vec<String>, text: &str, host: &str) -> Result<Vec<Stri
 /// A hint for a session that was not found, if its name looks like one on another host.
 pub(crate) fn advice(home: &StateDir, text: &str) -> Option<String> {
     let (name, session) = text.split_once(OF)?;
-    let is_there = hosts::all(home).is_ok_and(|hosts| hosts.iter().any(|host| host.name == name));
+    let is_there = hosts::all_hosts(home).is_ok_and(|hosts| hosts.iter().any(|host| host.name == name));
     Some(if is_there {
         format!("`{name}` is another host: put `--host {name}` before the command, and use `{session}`")
     } else {
@@ -104,7 +104,7 @@ pub(crate) fn run(host: &RemoteHost, typed: Vec<String>, verb: Option<&CliVerb>)
     } else {
         ssh::PasswordPrompt::Nobody
     };
-    let mut command = ssh::command(host, asking, &words)?;
+    let mut command = ssh::ssh_command(host, asking, &words)?;
     let status = match asking {
         ssh::PasswordPrompt::Terminal => command.status().map_err(|error| ssh::no_ssh(&error))?,
         ssh::PasswordPrompt::Person | ssh::PasswordPrompt::Nobody => {
@@ -117,7 +117,7 @@ pub(crate) fn run(host: &RemoteHost, typed: Vec<String>, verb: Option<&CliVerb>)
             if answers(host) {
                 Ok(u8::try_from(code).unwrap_or(u8::MAX))
             } else {
-                Err(ssh::failure(host, Some(code), ""))
+                Err(ssh::ssh_failure(host, Some(code), ""))
             }
         }
         Some(code) => Ok(u8::try_from(code).unwrap_or(u8::MAX)),
@@ -159,7 +159,7 @@ fn is_exact(verb: &CliVerb) -> bool {
 }
 
 fn answers(host: &RemoteHost) -> bool {
-    let asked = ssh::command(host, ssh::PasswordPrompt::Nobody, &["--version".to_owned()]);
+    let asked = ssh::ssh_command(host, ssh::PasswordPrompt::Nobody, &["--version".to_owned()]);
     let quiet = asked
         .map(|mut command| command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status());
     quiet.is_ok_and(|ended| ended.is_ok_and(|status| status.success()))

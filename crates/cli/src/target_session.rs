@@ -67,7 +67,7 @@ impl CommandContext {
                     },
                     _ => problem,
                 })?;
-                print::call_as_typed(&id, text);
+                print::name_session_as_typed(&id, text);
                 Ok(TargetSession { id, handle: text.to_owned(), how: TargetSource::Named })
             }
             None => self.current_session()?.ok_or_else(none_is_named),
@@ -182,7 +182,7 @@ impl CommandContext {
             let id = self.home.find(&text).map_err(|problem| not_found(problem, &text))?;
             return Ok(Some((id, TargetSource::Env)));
         }
-        let Some(terminal) = own_terminal::here() else { return Ok(None) };
+        let Some(terminal) = own_terminal::own_terminal() else { return Ok(None) };
         let Some(id) = self.home.current(&terminal)? else { return Ok(None) };
         if !self.home.session(&id).exists() {
             let what = format!("the current session of this terminal, {id}, is gone");
@@ -228,7 +228,7 @@ fn not_found(problem: Problem, text: &str) -> Problem {
 }
 
 fn none_is_current() -> Problem {
-    let what = if own_terminal::here().is_some() {
+    let what = if own_terminal::own_terminal().is_some() {
         "this terminal has no current session"
     } else {
         "there is no current session: it belongs to a terminal, and there is none here"
@@ -237,7 +237,7 @@ fn none_is_current() -> Problem {
 }
 
 fn none_is_named() -> Problem {
-    let what = if own_terminal::here().is_some() {
+    let what = if own_terminal::own_terminal().is_some() {
         "no session is named, and this terminal has no current one"
     } else {
         "no session is named"
@@ -246,7 +246,7 @@ fn none_is_named() -> Problem {
 }
 
 fn current_session_hint() -> &'static str {
-    if own_terminal::here().is_some() {
+    if own_terminal::own_terminal().is_some() {
         "name one (`berth ls` lists them), or make one current with `berth use S`"
     } else {
         "name one: as an argument, with --session S, or with BERTH_SESSION=S"

@@ -76,7 +76,7 @@ impl Config {
     /// Reads the config file of the user: `$BERTH_CONFIG`, else `$XDG_CONFIG_HOME/berth/config.toml`, else
     /// `~/.config/berth/config.toml`.
     pub fn load() -> Result<Self, Problem> {
-        match path() {
+        match config_path() {
             Some(path) => Self::load_from(path),
             None => Self::parse(None, None, &variable),
         }
@@ -90,7 +90,7 @@ impl Config {
     }
 
     /// For commands that must work with a broken config file: after a mistake in the file all settings have their
-    /// defaults. The command reports the mistake when it ends, see [`untold`].
+    /// defaults. The command reports the mistake when it ends, see [`tolerated_config_error`].
     pub fn load_or_default() -> &'static Self {
         &FORGIVING
             .get_or_init(|| match Self::load() {
@@ -149,7 +149,7 @@ impl Config {
 static FORGIVING: OnceLock<(Config, Option<Problem>)> = OnceLock::new();
 
 /// The error in the config that [`Config::load_or_default`] tolerated.
-pub fn untold() -> Option<&'static Problem> {
+pub fn tolerated_config_error() -> Option<&'static Problem> {
     FORGIVING.get()?.1.as_ref()
 }
 
@@ -158,7 +158,7 @@ fn variable(name: &str) -> Option<OsString> {
 }
 
 /// Path of the config file, also if it does not exist; `None` without a home directory.
-pub fn path() -> Option<PathBuf> {
+pub fn config_path() -> Option<PathBuf> {
     berth_store::config_file::config_file()
 }
 

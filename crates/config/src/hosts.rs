@@ -3,7 +3,7 @@
 //! Promise: a name that ssh would take for an option is refused; what is cached of a host has no secrets in its command
 //! lines.
 //! Not here: reaching a host (see `berth_verbs::hosts`), keys and addresses (see ~/.ssh/config).
-//! Start with [`RemoteHost::meant`], then [`all`].
+//! Start with [`RemoteHost::meant`], then [`all_hosts`].
 
 use std::fs;
 use std::io;
@@ -115,7 +115,7 @@ fn dir(home: &StateDir) -> PathBuf {
 }
 
 /// All hosts that were added, by name.
-pub fn all(home: &StateDir) -> Result<Vec<RemoteHost>, Problem> {
+pub fn all_hosts(home: &StateDir) -> Result<Vec<RemoteHost>, Problem> {
     let entries = match fs::read_dir(dir(home)) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
@@ -163,8 +163,8 @@ fn cannot(what: &str, path: &Path, error: &io::Error) -> Problem {
 }
 
 /// Records a host. With `replace` it may replace one of the same name.
-pub fn add(home: &StateDir, host: &RemoteHost, replace: bool) -> Result<(), Problem> {
-    let known = all(home)?;
+pub fn add_host(home: &StateDir, host: &RemoteHost, replace: bool) -> Result<(), Problem> {
+    let known = all_hosts(home)?;
     let there = known.iter().find(|there| there.name == host.name);
     if let Some(there) = there.filter(|_| !replace) {
         let what = format!("a host `{}` exists already: {}", host.name, there.target);
@@ -185,7 +185,7 @@ pub fn add(home: &StateDir, host: &RemoteHost, replace: bool) -> Result<(), Prob
 }
 
 /// Removes a host and its last known state. Nothing on the host itself changes.
-pub fn remove(home: &StateDir, name: &str) -> Result<(), Problem> {
+pub fn remove_host(home: &StateDir, name: &str) -> Result<(), Problem> {
     let nobody = || {
         Problem::new(ProblemCode::NotFound, format!("there is no host `{}`", name.escape_debug()))
             .hint("`berth hosts` lists them")
@@ -251,11 +251,17 @@ mod tests {
         let home = StateDir::open(dir.to_path_buf()).expect("a state directory");
         let host = |name: &str, target: &str| RemoteHost::new(Some(name), target, None).expect("a host");
         for number in 0..MAX_HOSTS {
-            add(&home, &host(&format!("h{number}"), "box"), false).expect("there is room");
+            add_host(&home, &host(&format!("h{number}"), "box"), false).expect("there is room");
         }
-        assert_eq!(add(&home, &host("more", "box"), false).map_err(|full| full.code), Err(ProblemCode::Full));
-        assert_eq!(add(&home, &host("h1", "other"), false).map_err(|held| held.code), Err(ProblemCode::Held));
-        add(&home, &host("h1", "other"), true).expect("it takes the place of one");
+        assert_eq!(
+            add_host(&home, &host("more", "box"), false).map_err(|full| full.code),
+            Err(ProblemCode::Full)
+        );
+        assert_eq!(
+            add_host(&home, &host("h1", "other"), false).map_err(|held| held.code),
+            Err(ProblemCode::Held)
+        );
+        add_host(&home, &host("h1", "other"), true).expect("it takes the place of one");
         assert_eq!(find(&home, "h1").expect("hosts").map(|host| host.target), Some("other".to_owned()));
     }
 }

@@ -205,7 +205,7 @@ impl TokenStore {
         }
         disk::write_atomically(&self.dir, &format!("{id}.{RECORD}"), &json, true).map_err(cannot)?;
         let token = record.view(&id, now, None, false);
-        audit::note(self.root(), maker.place, AuditEvent::made(&token));
+        audit::append_audit_event(self.root(), maker.place, AuditEvent::made(&token));
         Ok(NewToken { secret: secret.text().to_owned(), token })
     }
 
@@ -262,7 +262,7 @@ impl TokenStore {
     /// Logs which client revoked which tokens. Called after [`TokenStore::revoke`], which does not know the place of its
     /// caller.
     pub fn note_revoked(&self, by: &str, gone: &[Token]) {
-        gone.iter().for_each(|token| audit::note(self.root(), by, AuditEvent::revoked(token)));
+        gone.iter().for_each(|token| audit::append_audit_event(self.root(), by, AuditEvent::revoked(token)));
     }
 
     /// Path of the state directory.

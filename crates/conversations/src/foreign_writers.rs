@@ -8,7 +8,7 @@
 //! descriptor of the verified process.
 //! Not here: the session of one of our own processes (see `berth_procs::attribution`), the lock that sessions of berth
 //! take among themselves.
-//! Start with [`find`]; [`registered`] is quick enough for every turn; [`live`] is for lists, [`orphans`] for what a
+//! Start with [`find_foreign_writers`]; [`registered_writers`] is quick enough for every turn; [`live_writers`] is for lists, [`orphaned_agents`] for what a
 //! killed agent left, `open_in` for the agent of a run that reports nothing itself.
 
 mod end_writer;
@@ -30,12 +30,12 @@ use berth_host::identity::{self, ProcessIdentity, ProcessStat};
 use berth_transcript::TranscriptKind;
 
 use crate::open_conversations::OpenConversation;
-pub use run_conversation::{WrappedAgent, open_in};
+pub use run_conversation::{WrappedAgent, conversation_open_in_run};
 pub use writer_evidence::RegistryActivity;
 
-pub use end_writer::{EndedWriter, end};
-pub use live_writers::live;
-pub use orphans::{OrphanProcess, OrphanProcesses, orphans};
+pub use end_writer::{EndedWriter, end_foreign_writer};
+pub use live_writers::live_writers;
+pub use orphans::{OrphanProcess, OrphanProcesses, orphaned_agents};
 
 /// A process outside of berth that writes a conversation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -104,7 +104,7 @@ impl fmt::Display for WriterEvidence {
 /// Finds the writers of a conversation, by every kind of sign: one walk over all processes. `env` is the environment
 /// our agent would run with; a conversation in another directory is a different one. Processes in `ours` are left
 /// out. An error means that an unseen process may write the conversation.
-pub fn find(
+pub fn find_foreign_writers(
     kind: &str,
     conversation_id: &str,
     env: impl Fn(&str) -> Option<OsString>,
@@ -119,8 +119,8 @@ pub fn find(
     Ok(writers(kind, conversation_id, found, ours))
 }
 
-/// Like [`find`], by the agent's own signs alone. The cost does not grow with the number of processes.
-pub fn registered(
+/// Like [`find_foreign_writers`], by the agent's own signs alone. The cost does not grow with the number of processes.
+pub fn registered_writers(
     kind: &str,
     conversation_id: &str,
     env: impl Fn(&str) -> Option<OsString>,
@@ -131,8 +131,8 @@ pub fn registered(
     Ok(writers(kind, conversation_id, found, ours))
 }
 
-/// Like [`registered`], by the agent's own list alone, for callers that know the reports of hooks already.
-pub fn listed(
+/// Like [`registered_writers`], by the agent's own list alone, for callers that know the reports of hooks already.
+pub fn listed_writers(
     kind: &str,
     conversation_id: &str,
     env: impl Fn(&str) -> Option<OsString>,
@@ -178,7 +178,7 @@ fn look(
     identity: ProcessIdentity,
     evidence: WriterEvidence,
 ) -> Option<ForeignWriter> {
-    let stat = identity::stat(identity.pid).ok().filter(|stat| is_alive(stat, &identity))?;
+    let stat = identity::process_stat(identity.pid).ok().filter(|stat| is_alive(stat, &identity))?;
     let opened = stat.open().ok()?;
     let argv = opened.argv().unwrap_or_default();
     let others = match &evidence {

@@ -64,9 +64,9 @@ fn with_notify(root: &Path, spec: &SessionSpec, mut command: Vec<String>) -> Vec
     });
     let has_own = command.iter().any(|word| word.starts_with("notify="))
         || config.is_some_and(|text| text.lines().any(|line| line.trim_start().starts_with("notify")));
-    let made = link(root, false).inspect_err(|error| tracing::warn!(%error, ?root, "no hooks"));
+    let made = link_hook_program(root, false).inspect_err(|error| tracing::warn!(%error, ?root, "no hooks"));
     if !has_own && made.is_ok() {
-        let words = json!(["sh", "-c", format!("{} \"$0\"", self::command(root, kind))]);
+        let words = json!(["sh", "-c", format!("{} \"$0\"", self::hook_command(root, kind))]);
         command.splice(at + 1..at + 1, ["-c".to_owned(), format!("notify={words}")]);
     }
     command
@@ -84,14 +84,14 @@ fn program(command: &[String], name: &str) -> Option<usize> {
 
 /// Writes the plugin that runs carry, if it is missing. `None` if its path is not valid UTF-8.
 fn write_plugin(root: &Path, kind: &str, events: HookEvents) -> io::Result<Option<String>> {
-    link(root, false)?;
+    link_hook_program(root, false)?;
     let name = match events {
         HookEvents::All => kind.to_owned(),
         HookEvents::Conversation => format!("{kind}-turns"),
     };
     let dir = root.join(HOOKS).join(name);
     let Some(text) = dir.to_str().map(str::to_owned) else { return Ok(None) };
-    for (path, text) in hooks::plugin(&command(root, kind), events) {
+    for (path, text) in hooks::hook_plugin_files(&hook_command(root, kind), events) {
         let path = dir.join(path);
         if fs::read_to_string(&path).is_ok_and(|found| found == text) {
             continue;
@@ -108,7 +108,7 @@ fn write_plugin(root: &Path, kind: &str, events: HookEvents) -> io::Result<Optio
 
 /// The shell command of a hook of this agent. It does nothing where berth is gone; and it names the state directory,
 /// since the hook's own TMPDIR, HOME and so on may differ from the keeper's.
-pub fn command(root: &Path, agent: &str) -> String {
+pub fn hook_command(root: &Path, agent: &str) -> String {
     let link = quoted(&root.join(HOOKS).join(LINK));
     let config = config_file().map(|path| format!(" --config {}", quoted(&path)));
     format!(
@@ -124,13 +124,13 @@ fn quoted(path: &Path) -> String {
 }
 
 /// The path of the link to this program.
-pub fn link_path(root: &Path) -> PathBuf {
+pub fn hook_link_path(root: &Path) -> PathBuf {
     root.join(HOOKS).join(LINK)
 }
 
 /// Makes the link to this program, if there is no working one; with `renew` in any case.
-pub fn link(root: &Path, renew: bool) -> io::Result<()> {
-    let path = link_path(root);
+pub fn link_hook_program(root: &Path, renew: bool) -> io::Result<()> {
+    let path = hook_link_path(root);
     if !renew && path.exists() {
         return Ok(());
     }
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_command_of_a_hook_survives_odd_places() {
-        let command = command(Path::new("/tmp/it's here"), "claude");
+        let command = hook_command(Path::new("/tmp/it's here"), "claude");
         assert!(command.contains(r"'/tmp/it'\''s here'"), "{command}");
     }
 }

@@ -3,7 +3,7 @@
 //! Promise: a writer is named only with evidence that was read just now; agents' own files are only read.
 //! Not here: starting anything, decisions about sessions (see `berth-keeper`), the contents of transcripts (see
 //! `berth-transcript`).
-//! Start with [`foreign_writers::find`], [`open_conversations::OpenConversations`] and [`transcript_copies::TranscriptCopies`].
+//! Start with [`foreign_writers::find_foreign_writers`], [`open_conversations::OpenConversations`] and [`transcript_copies::TranscriptCopies`].
 
 #![forbid(unsafe_code)]
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use berth_core::{Conversation, ConversationOrigin, Session, SessionSpec};
 
 /// The directory in which the agent of this session keeps its conversations; empty if unknown.
-pub fn store_of(spec: &SessionSpec) -> String {
+pub fn transcript_dir_setting(spec: &SessionSpec) -> String {
     let kind = berth_transcript::TranscriptKind::of(&spec.conversation);
     let dir = kind.and_then(|kind| berth_transcript::config_dir(kind, |name| variable(spec, name)).ok());
     dir.and_then(|dir| dir.into_os_string().into_string().ok()).unwrap_or_default()
@@ -32,8 +32,8 @@ pub fn where_kept<'a>(
 }
 
 /// True if the agent has a record of a conversation; `None` if that is unknown.
-pub fn exists(spec: &SessionSpec, known: Option<&Conversation>, id: &str) -> Option<bool> {
-    berth_transcript::exists(&spec.conversation, id, where_kept(spec, known))
+pub fn conversation_exists(spec: &SessionSpec, known: Option<&Conversation>, id: &str) -> Option<bool> {
+    berth_transcript::transcript_exists(&spec.conversation, id, where_kept(spec, known))
 }
 
 /// The files in which the agent of this session records its conversation.
@@ -45,7 +45,7 @@ pub fn conversation_files(session: &Session) -> Result<Vec<PathBuf>, String> {
         ConversationOrigin::New | ConversationOrigin::Forked(_) => None,
     };
     let Some(id) = known.map(|known| known.id.as_str()).or(named) else { return Ok(Vec::new()) };
-    berth_transcript::files(&spec.conversation, id, where_kept(spec, known))
+    berth_transcript::transcript_files(&spec.conversation, id, where_kept(spec, known))
 }
 
 /// A variable as the agent of this session sees it.

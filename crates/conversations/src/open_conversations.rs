@@ -23,7 +23,7 @@ use berth_host::identity::{self, Pidfd, ProcessIdentity, ProcessLiveness};
 use berth_host::lock::LockFile;
 use serde::{Deserialize, Serialize};
 
-pub use agent::{CallingAgent, agent};
+pub use agent::{CallingAgent, calling_agent};
 
 /// The directory of the records, in the state directory.
 pub const HOLDERS: &str = "holders";
@@ -478,7 +478,7 @@ impl OpenConversations {
 /// The pid of the living process that a record of this name belongs to.
 fn living(file: &Path) -> Option<u32> {
     let (pid, ticks) = of_name(file)?;
-    identity::stat(pid).ok().filter(|stat| stat.start_ticks == ticks).map(|_| pid)
+    identity::process_stat(pid).ok().filter(|stat| stat.start_ticks == ticks).map(|_| pid)
 }
 
 /// The pid and the start of the process in a record's name.

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use berth_host::disk::write_atomically;
-use berth_store::conversation_locks::file_name;
+use berth_store::conversation_locks::conversation_file_name;
 use berth_store::killpoint;
 use sha2::{Digest, Sha256};
 
@@ -99,7 +99,7 @@ impl TranscriptCopies {
     }
 
     fn dir_of(&self, kind: &str, id: &str) -> PathBuf {
-        self.root.join("of").join(file_name(kind)).join(file_name(id))
+        self.root.join("of").join(conversation_file_name(kind)).join(conversation_file_name(id))
     }
 
     /// Copies the part of a file that is not copied yet, and marks its size.
@@ -318,7 +318,7 @@ impl CopyOperation<'_> {
         mark: (u64, Option<u64>),
         look: CopyCheck,
     ) -> io::Result<CopyResult> {
-        let file = berth_transcript::open(source.path).map_err(io::Error::other)?;
+        let file = berth_transcript::open_transcript(source.path).map_err(io::Error::other)?;
         let found = file.metadata()?;
         let (place, size) = ((found.dev(), found.ino()), found.len());
         if size > MAX_FILE_BYTES {

@@ -218,7 +218,7 @@ fn steer_with(session: &str, name: &str, text: &str, out: &mut DriverOutput) {
         "prompt": [{"type": "text", "text": text}],
         "_meta": {"steering": {"idleBehavior": "promptRequired"}},
     });
-    rpc::request(out, name, STEER_METHOD, &params);
+    rpc::send_request(out, name, STEER_METHOD, &params);
 }
 
 impl Default for AcpDriver {
@@ -247,7 +247,7 @@ impl Driver for AcpDriver {
         let params = InitializeRequest::new(ProtocolVersion::V1)
             .client_capabilities(ClientCapabilities::new().session(session))
             .client_info(Implementation::new("berth", env!("CARGO_PKG_VERSION")));
-        rpc::request(out, INIT, AGENT_METHOD_NAMES.initialize, &params);
+        rpc::send_request(out, INIT, AGENT_METHOD_NAMES.initialize, &params);
         self.phase = AcpPhase::Introducing { begin: begin.clone(), cwd: cwd.to_owned() };
         // Replayed history has this id; the id of a fork is not known yet.
         self.session = match begin {
@@ -266,7 +266,7 @@ impl Driver for AcpDriver {
     }
 
     fn hear(&mut self, line: &[u8], out: &mut DriverOutput) {
-        match rpc::read(line) {
+        match rpc::read_rpc(line) {
             RpcMessage::Answer { id, result } => self.answered(&id, result, out),
             RpcMessage::Request { id, method, params } => self.requested(id, &method, &params, out),
             RpcMessage::Notification { method, params } => self.told(&method, &params, out),
@@ -282,7 +282,7 @@ impl Driver for AcpDriver {
         self.report_late_output(out);
         if let Some(session) = self.session.as_deref().filter(|_| self.is_ready()) {
             let params = PromptRequest::new(session.to_owned(), vec![text.into()]);
-            rpc::request(out, &format!("turn-{turn}"), AGENT_METHOD_NAMES.session_prompt, &params);
+            rpc::send_request(out, &format!("turn-{turn}"), AGENT_METHOD_NAMES.session_prompt, &params);
         }
         let command = text.split_whitespace().next().unwrap_or_default();
         if self.able.move_in_silence && RESETS.contains(&command) {
@@ -314,7 +314,7 @@ impl Driver for AcpDriver {
         let Some(running) = self.turn.as_mut().filter(|running| running.turn == turn) else { return };
         running.interrupted = true;
         if let Some(session) = self.session.clone().filter(|_| self.is_ready()) {
-            rpc::notify(out, AGENT_METHOD_NAMES.session_cancel, &CancelNotification::new(session));
+            rpc::send_notification(out, AGENT_METHOD_NAMES.session_cancel, &CancelNotification::new(session));
         }
         self.unask_all(out);
     }
@@ -337,13 +337,18 @@ impl Driver for AcpDriver {
         if let (Some(reason), Some(session)) = (&reply.text, self.session.as_deref()) {
             steer_with(session, &format!("{REASON}{request}"), reason, out);
         }
-        rpc::answer(out, &asked.id, &RequestPermissionResponse::new(outcome));
+        rpc::send_result(out, &asked.id, &RequestPermissionResponse::new(outcome));
     }
 
     fn goodbye(&mut self, out: &mut DriverOutput) {
         self.report_late_output(out);
         if let Some(session) = self.session.clone().filter(|_| self.able.close && self.is_ready()) {
-            rpc::request(out, CLOSE, AGENT_METHOD_NAMES.session_close, &CloseSessionRequest::new(session));
+            rpc::send_request(
+                out,
+                CLOSE,
+                AGENT_METHOD_NAMES.session_close,
+                &CloseSessionRequest::new(session),
+            );
         }
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn failure_of_status(status: u64) -> TurnFailure {
 
 /// The cause of a failure, by the words of an error. For agents whose protocol or record has nothing better. A number
 /// counts as a status only right behind a word that says so: other numbers may be those of a line.
-pub fn failure_in(said: &str) -> TurnFailure {
+pub fn failure_in_error_text(said: &str) -> TurnFailure {
     let said = said.to_lowercase();
     let has = |phrases: &[&str]| phrases.iter().any(|phrase| said.contains(phrase));
     if has(&["rate limit", "rate_limit", "usage limit", "too many requests", "hit your limit"]) {
@@ -131,7 +131,7 @@ pub(crate) fn chosen(id: &str) -> berth_core::ChosenReply {
 mod tests {
     use berth_core::TurnFailure;
 
-    use super::{AnswerBuffer, RemarkLimiter, excerpt, failure_in, truncated};
+    use super::{AnswerBuffer, RemarkLimiter, excerpt, failure_in_error_text, truncated};
     use crate::{DriverOutput, MAX_ANSWER_BYTES};
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
             ("line 4290 of a file", TurnFailure::Other),
             ("", TurnFailure::Other),
         ] {
-            assert_eq!(failure_in(said), failure, "{said}");
+            assert_eq!(failure_in_error_text(said), failure, "{said}");
         }
     }
 

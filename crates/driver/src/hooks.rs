@@ -2,7 +2,7 @@
 //!
 //! Promise: each event is reported by one hook; a hook that answers questions has the timeout of a person.
 //! Not here: writing the files, whether an agent will run the hooks (the keeper checks that), the action of a hook.
-//! Start with [`HookCarrier`], then [`plugin`].
+//! Start with [`HookCarrier`], then [`hook_plugin_files`].
 
 use serde_json::{Value, json};
 
@@ -72,14 +72,14 @@ impl HookEvents {
 }
 
 /// The files of a plugin whose hooks run this command, by their paths in it.
-pub fn plugin(command: &str, events: HookEvents) -> [(&'static str, String); 2] {
+pub fn hook_plugin_files(command: &str, events: HookEvents) -> [(&'static str, String); 2] {
     let manifest = json!({
         "name": PLUGIN,
         "version": VERSION,
         "description": "Tells berth which conversation is open, so that two writers of one are kept apart",
         "author": {"name": AUTHOR},
     });
-    let mut hooks = json!({"hooks": hooks(events.names(), command)});
+    let mut hooks = json!({"hooks": hooks_json(events.names(), command)});
     if let Some(asks) = hooks.pointer_mut(&format!("/hooks/{ASKS}/0/hooks/0/timeout")) {
         *asks = ANSWER_PATIENCE_SECS.into();
     }
@@ -87,13 +87,13 @@ pub fn plugin(command: &str, events: HookEvents) -> [(&'static str, String); 2] 
 }
 
 /// The settings that run one command for each of these events, in the format that all known agents read.
-pub fn hooks(events: &[&str], command: &str) -> Value {
-    let one = |event: &str| json!([{"hooks": [{"type": "command", "command": command, "timeout": timeout_secs(event)}]}]);
+pub fn hooks_json(events: &[&str], command: &str) -> Value {
+    let one = |event: &str| json!([{"hooks": [{"type": "command", "command": command, "timeout": hook_timeout_secs(event)}]}]);
     events.iter().map(|event| ((*event).to_owned(), one(event))).collect()
 }
 
 /// Timeout of the hook of this event, in seconds.
-pub fn timeout_secs(event: &str) -> u32 {
+pub fn hook_timeout_secs(event: &str) -> u32 {
     match event {
         "SessionEnd" | "Interrupt" => LAST_PATIENCE_SECS,
         _ => PATIENCE_SECS,
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_plugin_has_every_event_once_and_questions_have_more_time() {
-        let [(_, manifest), (_, hooks)] = plugin("x", HookEvents::All);
+        let [(_, manifest), (_, hooks)] = hook_plugin_files("x", HookEvents::All);
         let manifest: Value = serde_json::from_str(&manifest).unwrap();
         assert_eq!(manifest["name"], PLUGIN);
         let hooks: Value = serde_json::from_str(&hooks).unwrap();

@@ -25,7 +25,7 @@ pub mod rpc;
 
 pub use agent_traits::{AgentTraits, ChildEnvVars, WriterSign};
 use berth_core::{AgentQuestion, ChosenReply, TurnEnd};
-pub use common::failure_in;
+pub use common::failure_in_error_text;
 pub use interruption::InterruptionReason;
 
 /// Size limit of the answer that a driver keeps. The output files have all of it.
@@ -67,7 +67,7 @@ pub struct DriverGuarantees {
 }
 
 /// The driver of this name for a session; `None` for an agent in a terminal, and for an unknown name.
-pub fn of(driver: &str, session: &str) -> Option<Box<dyn Driver>> {
+pub fn driver_named(driver: &str, session: &str) -> Option<Box<dyn Driver>> {
     match driver {
         "acp" => Some(Box::new(acp::AcpDriver::new())),
         "claude" => Some(Box::new(claude::ClaudeDriver::new(session))),

@@ -13,7 +13,7 @@ mod tests;
 use memchr::{memchr, memmem};
 use serde_json::Value;
 
-pub use items::texts;
+pub use items::texts_in_json;
 
 /// Longest line that is parsed.
 pub const MAX_LINE_BYTES: usize = 16 << 20;

@@ -2,7 +2,7 @@
 //!
 //! Promise: any bytes are parsed without a panic, and every message we write is one line.
 //! Not here: the requests under way (their ids tell), their meaning (the drivers know it).
-//! Start with [`read`].
+//! Start with [`read_rpc`].
 
 use serde::Serialize;
 use serde_json::Value;
@@ -92,7 +92,7 @@ impl RpcError {
 }
 
 /// Parses a line.
-pub fn read(line: &[u8]) -> RpcMessage {
+pub fn read_rpc(line: &[u8]) -> RpcMessage {
     if line.trim_ascii().is_empty() {
         return RpcMessage::Nothing;
     }
@@ -136,17 +136,17 @@ struct RpcCall<'a, P> {
 }
 
 /// Writes a request.
-pub fn request(out: &mut DriverOutput, id: &str, method: &str, params: &impl Serialize) {
+pub fn send_request(out: &mut DriverOutput, id: &str, method: &str, params: &impl Serialize) {
     out.line(&RpcCall { jsonrpc: "2.0", id: Some(id), method, params });
 }
 
 /// Writes a notification.
-pub fn notify(out: &mut DriverOutput, method: &str, params: &impl Serialize) {
+pub fn send_notification(out: &mut DriverOutput, method: &str, params: &impl Serialize) {
     out.line(&RpcCall { jsonrpc: "2.0", id: None, method, params });
 }
 
 /// Writes a successful answer.
-pub fn answer(out: &mut DriverOutput, id: &Value, result: &impl Serialize) {
+pub fn send_result(out: &mut DriverOutput, id: &Value, result: &impl Serialize) {
     #[derive(Serialize)]
     struct RpcResultReply<'a, R> {
         jsonrpc: &'static str,
@@ -157,12 +157,18 @@ pub fn answer(out: &mut DriverOutput, id: &Value, result: &impl Serialize) {
 }
 
 /// Writes an error as the answer.
-pub fn refuse(out: &mut DriverOutput, id: &Value, code: i64, message: &str) {
-    refuse_with_data(out, id, code, message, None);
+pub fn send_error(out: &mut DriverOutput, id: &Value, code: i64, message: &str) {
+    send_error_with_data(out, id, code, message, None);
 }
 
 /// Writes an error with details for programs.
-pub fn refuse_with_data(out: &mut DriverOutput, id: &Value, code: i64, message: &str, data: Option<&Value>) {
+pub fn send_error_with_data(
+    out: &mut DriverOutput,
+    id: &Value,
+    code: i64,
+    message: &str,
+    data: Option<&Value>,
+) {
     #[derive(Serialize)]
     struct RpcErrorBody<'a> {
         code: i64,

@@ -114,14 +114,14 @@ impl AuditSampler {
     /// Notes that a known caller asked for more than it may.
     pub(crate) fn refused(&self, caller: &RequestCaller, method: &str, route: &str) {
         let Some(left_out) = room(&self.refusal_lines, Instant::now()) else { return };
-        let (method, route) = (audit::plain(method), route.to_owned());
+        let (method, route) = (audit::text_for_log(method), route.to_owned());
         self.write(caller.place.clone(), AuditEvent::RequestRefused { method, route, left_out });
     }
 
     /// Writes in another thread, because a disk may be slow.
     fn write(&self, by: String, event: AuditEvent) {
         let root = self.root.clone();
-        tokio::task::spawn_blocking(move || audit::note(&root, &by, event));
+        tokio::task::spawn_blocking(move || audit::append_audit_event(&root, &by, event));
     }
 }
 

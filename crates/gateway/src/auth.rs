@@ -315,14 +315,14 @@ fn of_route(mut response: Response, route: Option<&'static str>) -> Response {
 /// The route that matches a request, for records.
 fn route_of(request: &Request) -> Option<&'static str> {
     static PATHS: LazyLock<HashSet<&'static str>> =
-        LazyLock::new(|| crate::routes::all().into_iter().map(|route| route.path).collect());
+        LazyLock::new(|| crate::routes::all_routes().into_iter().map(|route| route.path).collect());
     PATHS.get(request.extensions().get::<MatchedPath>()?.as_str()).copied()
 }
 
 /// True if the route of this request needs no token.
 fn is_open(gate: &AppState, request: &Request) -> bool {
     static OPEN: LazyLock<HashSet<(Method, &'static str)>> = LazyLock::new(|| {
-        let open = crate::routes::all().into_iter().filter(|route| route.scope.is_none());
+        let open = crate::routes::all_routes().into_iter().filter(|route| route.scope.is_none());
         open.map(|route| (route.method, route.path)).collect()
     });
     let Some(path) = request.extensions().get::<MatchedPath>() else { return false };
@@ -336,8 +336,9 @@ fn is_open(gate: &AppState, request: &Request) -> bool {
 
 /// True if the table has this route. For a path that has open routes, an unknown method gets 405 without a token.
 fn is_a_route(method: &Method, path: &str) -> bool {
-    static ALL: LazyLock<HashSet<(Method, &'static str)>> =
-        LazyLock::new(|| crate::routes::all().into_iter().map(|route| (route.method, route.path)).collect());
+    static ALL: LazyLock<HashSet<(Method, &'static str)>> = LazyLock::new(|| {
+        crate::routes::all_routes().into_iter().map(|route| (route.method, route.path)).collect()
+    });
     ALL.iter().any(|(known, at)| known == method && *at == path)
 }
 

@@ -164,6 +164,6 @@ fn word(method: &Method) -> &'static str {
 }
 
 fn memory_bytes() -> Option<i64> {
-    let stat = berth_host::identity::stat(std::process::id()).ok()?;
+    let stat = berth_host::identity::process_stat(std::process::id()).ok()?;
     i64::try_from(stat.rss_bytes()).ok()
 }

@@ -3,7 +3,7 @@
 //! Promise: the description has every route of the table and no other; it names every status that a route may answer
 //! with, and the schema of the body. Tests compare it with real answers.
 //! Not here: requests and answers of a route (see `routes` and the handlers), schemas (derived from the types).
-//! Start with [`description`]. Reasons: docs/design/openapi.md.
+//! Start with [`openapi_document`]. Reasons: docs/design/openapi.md.
 
 mod problems;
 mod schemas;
@@ -32,10 +32,10 @@ const NOUNS: [(&str, &str); 12] = [
 ];
 
 /// The whole description, as a JSON document.
-pub fn description() -> Value {
+pub fn openapi_document() -> Value {
     let mut schemas = SchemaSets::default();
     let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
-    for route in routes::all() {
+    for route in routes::all_routes() {
         let operation = operation(&route, &mut schemas);
         let path = paths.entry(template(route.path)).or_default();
         path.insert(route.method.as_str().to_lowercase(), operation);

@@ -2,7 +2,7 @@
 //!
 //! Promise: no route without a scope; the router, the check of scopes and the OpenAPI description come from this
 //! one table, so they cannot differ.
-//! Start with [`all`].
+//! Start with [`all_routes`].
 
 use std::sync::Arc;
 
@@ -213,7 +213,7 @@ impl Route {
 }
 
 /// All routes, in the order of the API description.
-pub fn all() -> Vec<Route> {
+pub fn all_routes() -> Vec<Route> {
     use crate::http;
     [
         http::sessions::routes(),
@@ -275,7 +275,7 @@ impl RouteGuard {
 /// The router: every request goes through `auth`, and every route checks its scope. Made once.
 pub(crate) fn router(gate: Arc<AppState>) -> Router {
     let mut router = Router::new();
-    for route in all() {
+    for route in all_routes() {
         let (gate, path) = (Arc::clone(&gate), route.path);
         let is_open =
             route.scope.is_none() || (gate.options.open_metrics && path == crate::http::system::METRICS);

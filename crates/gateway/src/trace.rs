@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::http::{HeaderMap, HeaderName};
-use berth_api::trace::is_trace;
+use berth_api::trace::is_trace_id;
 use tokio::task::JoinHandle;
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -31,7 +31,7 @@ pub(crate) struct RequestTrace {
 
 impl RequestTrace {
     pub(crate) fn of(headers: &HeaderMap, wants_place: bool) -> Self {
-        let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(|id| is_trace(id));
+        let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(|id| is_trace_id(id));
         let id = given.or_else(|| trace_id(headers)).map_or_else(next, str::to_owned);
         Self { id, place: OnceLock::new(), wants_place }
     }

@@ -81,7 +81,7 @@ pub fn place_for_runs() -> Result<PathBuf, String> {
     match inside(&mine) {
         Some(top) => Ok(find_mount()?.join(top.strip_prefix("/").unwrap_or(&top))),
         // The parent could not put this process into a scope; this says why.
-        None if systemd::is_running() => Err(SystemdManager::reach().err().unwrap_or_else(|| {
+        None if systemd::is_systemd_running() => Err(SystemdManager::reach().err().unwrap_or_else(|| {
             format!("systemd gave this process no scope when it was started: it runs in {}", mine.display())
         })),
         None => Err(keeper_place()

@@ -2,7 +2,7 @@
 //!
 //! Promise: every fact was tried or read just now, and no trial leaves anything behind.
 //! Not here: judging a fact, and advice.
-//! Start with [`cgroup::look`], [`disk::look`], [`limits`] and [`systemd::look`].
+//! Start with [`cgroup::cgroup_facts`], [`disk::disk_facts`], [`limits`] and [`systemd::systemd_facts`].
 
 pub mod cgroup;
 pub mod disk;
@@ -18,18 +18,18 @@ use crate::identity::{Pidfd, ProcessIdentity};
 use crate::{process_tree, reason};
 
 /// The version of the kernel.
-pub fn kernel() -> String {
+pub fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
 /// Checks whether a descriptor can refer to a process (pidfd); the error says why not.
-pub fn pidfds() -> Result<(), String> {
+pub fn check_pidfds() -> Result<(), String> {
     let opened = Pidfd::open(std::process::id()).and_then(|pidfd| pidfd.signal(0));
     opened.map_err(|error| reason(&error))
 }
 
 /// Checks whether a process can adopt its orphaned descendants; the error says why not. From then on this process does.
-pub fn subreaper() -> Result<(), String> {
+pub fn check_subreaper() -> Result<(), String> {
     process_tree::become_subreaper().map_err(|error| reason(&error))
 }
 
@@ -41,7 +41,7 @@ pub struct ProcMount {
 }
 
 /// Reads how `/proc` is mounted; the error says why it cannot be used.
-pub fn proc() -> Result<ProcMount, String> {
+pub fn proc_mount() -> Result<ProcMount, String> {
     ProcessIdentity::me().map_err(|error| reason(&error))?;
     let mounts = mounts().map_err(|error| reason(&error))?;
     let proc = mounts.iter().rev().find(|mount| mount.point == Path::new("/proc"));
@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn this_host_can_hold_and_adopt_processes() {
-        assert_eq!((pidfds(), subreaper()), (Ok(()), Ok(())));
-        assert!(proc().is_ok());
-        assert!(!kernel().is_empty());
+        assert_eq!((check_pidfds(), check_subreaper()), (Ok(()), Ok(())));
+        assert!(proc_mount().is_ok());
+        assert!(!kernel_release().is_empty());
     }
 }

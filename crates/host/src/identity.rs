@@ -26,7 +26,7 @@ pub struct ProcessIdentity {
     pub pid: u32,
     /// When it started, in clock ticks since boot.
     pub start_ticks: u64,
-    /// The boot that the process runs in, and its host, in the format of [`boot`].
+    /// The boot that the process runs in, and its host, in the format of [`boot_id`].
     pub boot: String,
 }
 
@@ -44,7 +44,7 @@ pub enum ProcessLiveness {
 impl ProcessIdentity {
     /// The process that has this pid now.
     pub fn of(pid: u32) -> io::Result<ProcessIdentity> {
-        stat(pid)?.identity()
+        process_stat(pid)?.identity()
     }
 
     /// The calling process.
@@ -55,14 +55,14 @@ impl ProcessIdentity {
     /// True if the process belongs to an earlier boot: then it is gone, and its pid means nothing now. An identity
     /// that was recorded without a boot may be of this one.
     pub fn is_of_another_boot(&self) -> io::Result<bool> {
-        Ok(!self.boot.is_empty() && parts(boot()?).1 != parts(&self.boot).1)
+        Ok(!self.boot.is_empty() && parts(boot_id()?).1 != parts(&self.boot).1)
     }
 
     /// The reason why this host cannot tell if the process lives, if it belongs to another host. Another boot proves
     /// an end only where both boots are of one host.
     pub fn on_another_host(&self) -> Option<String> {
         let (host, _) = parts(&self.boot);
-        let is_of_this_host = boot().is_ok_and(|here| parts(here).0 == host);
+        let is_of_this_host = boot_id().is_ok_and(|here| parts(here).0 == host);
         let is_down = || std::env::var(HOST_IS_DOWN).is_ok_and(|down| down == host);
         if is_of_this_host || !self.is_of_another_boot().unwrap_or(false) || is_down() {
             return None;
@@ -95,7 +95,7 @@ impl ProcessIdentity {
                 }
             },
         };
-        let found = stat(self.pid);
+        let found = process_stat(self.pid);
         if pidfd.has_exited() {
             return ProcessLiveness::Gone;
         }
@@ -253,7 +253,7 @@ impl ProcessStat {
 }
 
 /// Reads and parses `/proc/PID/stat`.
-pub fn stat(pid: u32) -> io::Result<ProcessStat> {
+pub fn process_stat(pid: u32) -> io::Result<ProcessStat> {
     proc::shows_our_numbers()?;
     stat_at(CWD, &format!("/proc/{pid}/stat"))
 }
@@ -283,7 +283,7 @@ pub const HOST_IS_DOWN: &str = "BERTH_HOST_IS_DOWN";
 
 /// This boot of this host, `HOST/BOOT`. `BOOT` is the kernel's id of the boot. `HOST` follows from the machine id, which is
 /// not shown itself, and is `-` on a host that has none. Neither changes while we run, so they are read once.
-pub fn boot() -> io::Result<&'static str> {
+pub fn boot_id() -> io::Result<&'static str> {
     static BOOT: OnceLock<String> = OnceLock::new();
     if let Some(boot) = BOOT.get() {
         return Ok(boot);

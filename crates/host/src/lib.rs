@@ -47,7 +47,7 @@ pub fn random_bytes(buffer: &mut [u8]) -> io::Result<()> {
 }
 
 /// A random UUID (version 4) out of random bytes.
-pub fn uuid(mut bytes: [u8; 16]) -> String {
+pub fn uuid_from_random_bytes(mut bytes: [u8; 16]) -> String {
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -3,7 +3,7 @@
 //! Promise: an `flock` belongs to the open file, so it lives as long as any process has an inherited
 //! descriptor, and no crash can leave it behind. The file is never removed: two processes could lock
 //! two files of one name.
-//! Not here: which processes inherited a lock (see [`crate::process_tree::with_open_lock`]).
+//! Not here: which processes inherited a lock (see [`crate::process_tree::processes_with_open_lock`]).
 //! Start with [`LockFile::try_exclusive`].
 
 use std::io;
@@ -96,7 +96,7 @@ impl LockFile {
         try_lock(&self.0, FlockOperation::NonBlockingLockExclusive)
     }
 
-    /// Takes the lock, trying again for as long as `patience` lasts. Even a free lock needs some patience: [`probe`]
+    /// Takes the lock, trying again for as long as `patience` lasts. Even a free lock needs some patience: [`lock_state`]
     /// holds it for an instant, and so does a process of the last holder that was about to run a program.
     pub fn acquire(&self, patience: Duration) -> io::Result<bool> {
         let mut pause = Duration::from_micros(50);
@@ -180,7 +180,7 @@ pub enum LockState {
 
 /// Probes whether a lock is held; `None` if there is no such file. It takes a shared lock for an instant, which
 /// disturbs no other probe, but can make a [`LockFile::try_exclusive`] fail.
-pub fn probe(path: &Path) -> io::Result<Option<LockState>> {
+pub fn lock_state(path: &Path) -> io::Result<Option<LockState>> {
     // Read only, so that a search for holders never takes a prober for one.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match open(path, flags, Mode::empty()) {

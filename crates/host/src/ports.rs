@@ -3,7 +3,7 @@
 //! Promise: a process is named only for a socket it has open itself, read from the kernel just now. No connection is
 //! made, and no listener notices the look. A process that ends meanwhile is left out.
 //! Not here: which session the processes belong to.
-//! Start with [`listening`], or with [`holders`] when the port is known and the process is not.
+//! Start with [`listening_sockets`], or with [`processes_on_port`] when the port is known and the process is not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -98,7 +98,7 @@ pub struct UnownedSocket {
 }
 
 /// The listening sockets of these processes, sorted. A process that is gone, or may not be looked into, is left out.
-pub fn listening(pids: &[u32]) -> io::Result<Vec<ListeningSocket>> {
+pub fn listening_sockets(pids: &[u32]) -> io::Result<Vec<ListeningSocket>> {
     let proc = proc::open()?;
     let mut sockets = SocketTable::new(|_| true);
     let mut found = Vec::new();
@@ -115,7 +115,7 @@ pub fn listening(pids: &[u32]) -> io::Result<Vec<ListeningSocket>> {
 }
 
 /// Every process with a listening TCP or a bound UDP socket on this port, in any network namespace.
-pub fn holders(port: u16) -> io::Result<PortOwners> {
+pub fn processes_on_port(port: u16) -> io::Result<PortOwners> {
     let proc = proc::open()?;
     let mut sockets = SocketTable::new(|address| address.port() == Some(port));
     // The namespaces of all come first: a process may have a socket of a namespace it is not in.

@@ -1,10 +1,10 @@
 //! Facts about a process, for display.
 //!
-//! Promise: [`census`] costs one walk of `/proc`: one open and one read for each process. More expensive facts are
+//! Promise: [`all_processes`] costs one walk of `/proc`: one open and one read for each process. More expensive facts are
 //! read for one process at a time, and always from the process that was listed, never from another one that has its
 //! pid by now.
 //! Not here: the session of a process and its ports (see [`crate::process_tree`], [`crate::ports`]).
-//! Start with [`census`], then [`ProcessStat::open`].
+//! Start with [`all_processes`], then [`ProcessStat::open`].
 
 use std::ffi::OsString;
 use std::io;
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
-use crate::identity::{ProcessIdentity, ProcessStat, boot, stat_at};
+use crate::identity::{ProcessIdentity, ProcessStat, boot_id, stat_at};
 use crate::{clock, proc};
 
 /// The part of a command line that is read, in bytes.
@@ -24,7 +24,7 @@ const ARGV_SIZE: usize = 4096;
 const LINE_SIZE: usize = 8192;
 
 /// Every process that `/proc` shows us, ended processes that were not reaped included.
-pub fn census() -> io::Result<Vec<ProcessStat>> {
+pub fn all_processes() -> io::Result<Vec<ProcessStat>> {
     let proc = proc::open()?;
     let mut all = Vec::with_capacity(256);
     proc::each_pid(&proc, |pid| {
@@ -41,7 +41,7 @@ pub fn census() -> io::Result<Vec<ProcessStat>> {
 impl ProcessStat {
     /// The identity of this process: pid, start time and boot.
     pub fn identity(&self) -> io::Result<ProcessIdentity> {
-        Ok(ProcessIdentity { pid: self.pid, start_ticks: self.start_ticks, boot: boot()?.to_owned() })
+        Ok(ProcessIdentity { pid: self.pid, start_ticks: self.start_ticks, boot: boot_id()?.to_owned() })
     }
 
     /// Milliseconds since the process started.

@@ -1,10 +1,10 @@
 //! The process tree below us: adopting, reaping, listing and signalling it.
 //!
-//! Promise: after [`become_subreaper`] no descendant can leave the tree, and [`reap`] is the only wait
+//! Promise: after [`become_subreaper`] no descendant can leave the tree, and [`reap_children`] is the only wait
 //! in the process, so no exit is lost. A signal goes only to a process that was a descendant.
-//! Not here: processes of others, and orphans of a keeper that died (see [`with_mark`] and [`with_open_lock`], which
+//! Not here: processes of others, and orphans of a keeper that died (see [`processes_with_variable`] and [`processes_with_open_lock`], which
 //! look at every process there is).
-//! Start with [`reap`].
+//! Start with [`reap_children`].
 
 mod search;
 
@@ -14,11 +14,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use crate::identity::{Pidfd, ProcessStat, stat_at};
-use crate::process::census;
+use crate::process::all_processes;
 use crate::{checked, proc};
 pub use search::{
-    ProcessMatches, held_files, held_files_in, listed_lockers, mentioning, open_files_below, variables,
-    with_any_mark, with_mark, with_open_lock,
+    ProcessMatches, held_files, held_files_in, listed_lockers, open_files_below, process_variables,
+    processes_mentioning, processes_with_open_lock, processes_with_variable, processes_with_variable_named,
 };
 
 /// How often [`signal_descendants`] looks again while the tree keeps growing.
@@ -42,7 +42,7 @@ pub enum WaitStatus {
     Signal(i32),
 }
 
-/// The result of [`reap`].
+/// The result of [`reap_children`].
 #[derive(Debug, Default)]
 pub struct ReapResult {
     /// The children that ended, with their exit.
@@ -52,7 +52,7 @@ pub struct ReapResult {
 }
 
 /// Collects every child that has ended by now. Never blocks.
-pub fn reap() -> io::Result<ReapResult> {
+pub fn reap_children() -> io::Result<ReapResult> {
     let mut reaped = ReapResult::default();
     loop {
         // SAFETY: all zeroes is a valid `siginfo_t`.
@@ -91,11 +91,11 @@ pub fn descendants(of: u32) -> io::Result<Vec<u32>> {
 
 /// All descendants of a process, nearest first, including ended ones that were not reaped. Reads the kernel's lists
 /// of children, so that the cost follows the size of the tree and not the number of processes on the host; a kernel
-/// without these lists costs a [`census`]. A list that is read while one of the children ends can miss a sibling: use
+/// without these lists costs a [`all_processes`]. A list that is read while one of the children ends can miss a sibling: use
 /// this for signals, which are sent again, and not as proof that nothing is left.
 pub fn process_and_descendants(of: u32) -> io::Result<Vec<ProcessStat>> {
     if !Path::new("/proc/thread-self/children").exists() {
-        return census();
+        return all_processes();
     }
     let proc = proc::open()?;
     let mut found = Vec::new();
@@ -150,7 +150,7 @@ fn children(proc: &OwnedFd, of: u32, found: &mut Vec<ProcessStat>) -> io::Result
     Ok(is_whole)
 }
 
-/// The living descendants in a list of processes that was made before, by [`census`] or [`process_and_descendants`].
+/// The living descendants in a list of processes that was made before, by [`all_processes`] or [`process_and_descendants`].
 pub fn descendants_in(all: &[ProcessStat], of: u32) -> Vec<u32> {
     below(of, &all.iter().filter_map(parent_of).collect::<Vec<_>>())
 }

@@ -11,19 +11,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use crate::checked;
 
 /// Ignores these signals from now on.
-pub fn ignore(signals: &[i32]) -> io::Result<()> {
+pub fn ignore_signals(signals: &[i32]) -> io::Result<()> {
     signals.iter().try_for_each(|&signal| set_disposition(signal, libc::SIG_IGN))
 }
 
 /// Unblocks every signal. A new image needs this: the mask comes through exec, and the watchdog
 /// starts the new image from a handler, with `SIGALRM` blocked.
-pub fn unblock_all() -> io::Result<()> {
-    unblock_all_but(&[])
+pub fn unblock_all_signals() -> io::Result<()> {
+    unblock_all_signals_but(&[])
 }
 
 /// Unblocks every signal except these, which are blocked: a signal that comes between two images of a program then
 /// waits for the [`SignalFd`] of the new image.
-pub fn unblock_all_but(signals: &[i32]) -> io::Result<()> {
+pub fn unblock_all_signals_but(signals: &[i32]) -> io::Result<()> {
     change_mask(libc::SIG_SETMASK, &signal_set(signals))
 }
 

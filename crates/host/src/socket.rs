@@ -3,7 +3,7 @@
 //! Promise: only its owner can use the socket file, from its first moment on, and a path too long for a socket
 //! address (107 bytes) works like any other.
 //! Not here: the protocol spoken over the socket, and deciding that an old socket is stale (a lock decides that).
-//! Start with [`listen`] and [`connect`].
+//! Start with [`listen_at`] and [`connect`].
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -30,7 +30,7 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const QUEUE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Listens on `name` in `dir`, in place of a socket that an earlier process left there. Non-blocking.
-pub fn listen(dir: &Path, name: &str) -> io::Result<UnixListener> {
+pub fn listen_at(dir: &Path, name: &str) -> io::Result<UnixListener> {
     let place = SocketPath::new(dir, name)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -91,7 +91,7 @@ pub struct PeerCredentials {
 }
 
 /// Asks the kernel which process connected.
-pub fn peer(stream: &impl AsFd) -> io::Result<PeerCredentials> {
+pub fn peer_credentials(stream: &impl AsFd) -> io::Result<PeerCredentials> {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: `credentials` is writable memory of `size` bytes, and `size` is writable.
@@ -125,7 +125,9 @@ pub fn peer_process(stream: &impl AsFd) -> io::Result<Pidfd> {
     match told {
         // SAFETY: the kernel made this descriptor for us just now, and no other code owns it.
         Ok(_) => Ok(Pidfd::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })),
-        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Pidfd::open(peer(stream)?.pid),
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+            Pidfd::open(peer_credentials(stream)?.pid)
+        }
         Err(error) => Err(error),
     }
 }

@@ -3,7 +3,7 @@
 //! Promise: the program starts with default signals, nothing blocked, only the descriptors it was
 //! given, and [`spawn`] returns once it really runs, or with what went wrong. The returned
 //! [`Pidfd`] was made together with the process, so it cannot be another one.
-//! Not here: waiting for the end of the process (see [`crate::process_tree::reap`]), choosing its
+//! Not here: waiting for the end of the process (see [`crate::process_tree::reap_children`]), choosing its
 //! cgroup (see [`crate::cgroup`]).
 //! Start with [`spawn`].
 

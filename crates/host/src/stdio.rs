@@ -17,7 +17,7 @@ pub fn is_stdout_unwritable() -> bool {
 }
 
 /// Writes all bytes to standard output. A reader that has left is an error and does not end the process.
-pub fn write(bytes: &[u8]) -> io::Result<()> {
+pub fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     if is_stdout_unwritable() && !bytes.is_empty() {
         return Err(rustix::io::Errno::BADF.into());
     }

@@ -23,7 +23,7 @@ const LOGIND: &str = "org.freedesktop.login1";
 const BUS: &str = "org.freedesktop.DBus";
 
 /// True if systemd runs this host.
-pub fn is_running() -> bool {
+pub fn is_systemd_running() -> bool {
     // Systemd makes this directory before it starts anything.
     Path::new("/run/systemd/system").is_dir()
 }
@@ -37,7 +37,7 @@ pub struct SystemdManager {
 impl SystemdManager {
     /// Connects to the manager. Fails as well if a process is better off where we are.
     pub fn reach() -> Result<Self, String> {
-        if !is_running() {
+        if !is_systemd_running() {
             return Err("systemd does not run here".to_owned());
         }
         let until = Instant::now() + PATIENCE;
@@ -70,7 +70,7 @@ impl SystemdManager {
         let place = dir.join("private");
         let trouble = |why: &str| format!("cannot reach systemd at {}: {why}", place.display());
         let stream = socket::connect(dir, "private").map_err(|error| trouble(&reason(&error)))?;
-        let peer = socket::peer(&stream).map_err(|error| trouble(&reason(&error)))?;
+        let peer = socket::peer_credentials(&stream).map_err(|error| trouble(&reason(&error)))?;
         if peer.uid != uid {
             return Err(trouble(&format!("user {} listens there", peer.uid)));
         }

@@ -5,8 +5,8 @@
 //!
 //! Promise: the handler only uses what was prepared in [`Watchdog::install`] and what POSIX allows in a
 //! handler. If the exec fails, everything is as before, except that a blocking call was interrupted.
-//! Not here: what the new image does with what it inherits, apart from [`inherited`]. It must call
-//! [`crate::signals::unblock_all`], because it starts with `SIGALRM` blocked.
+//! Not here: what the new image does with what it inherits, apart from [`inherited_descriptor`]. It must call
+//! [`crate::signals::unblock_all_signals`], because it starts with `SIGALRM` blocked.
 //! Start with [`Watchdog::install`].
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
@@ -76,7 +76,7 @@ impl Watchdog {
 /// Takes over a descriptor that this image inherited through exec, and marks it close-on-exec. Rejects a number that
 /// cannot have been inherited: not open, or standard input, output or error, or already close-on-exec (opened by this
 /// image, or taken over before).
-pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+pub fn inherited_descriptor(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: takes no memory.
     let flags = checked(unsafe { libc::fcntl(fd, libc::F_GETFD) })?;
     if fd < 3 || flags & libc::FD_CLOEXEC != 0 {

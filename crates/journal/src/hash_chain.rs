@@ -5,7 +5,7 @@
 //! every head from there on differs.
 //! Not here: storing heads. A program that can edit the journal can compute its new head as well, so a head proves
 //! something only if it was noted where that program cannot write. Damage is detected by the checksums.
-//! Start with [`heads`].
+//! Start with [`chain_heads`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::disk::JournalDisk;
 use crate::error::JournalError;
 use crate::event::{JournalRecord, Seq};
-use crate::recover::read_range;
+use crate::recover::read_journal_range;
 use crate::{files, segment};
 
 /// Beginning of the chain, in front of the owner.
@@ -75,9 +75,9 @@ impl JournalRecord for RawRecord {
 }
 
 /// The heads at these events, in order, and the head at the last event that was read: the largest of them, or the end of
-/// the journal if that comes first. Events that are not there have no head. Reads like [`read`](crate::read), without a
+/// the journal if that comes first. Events that are not there have no head. Reads like [`read`](crate::read_journal), without a
 /// lock.
-pub fn heads<D: JournalDisk>(
+pub fn chain_heads<D: JournalDisk>(
     disk: &D,
     owner: &str,
     at: &[Seq],
@@ -91,7 +91,7 @@ pub fn heads<D: JournalDisk>(
     let mut found: Vec<ChainHead> =
         at.first().filter(|&&seq| seq == Seq(0)).map(|_| head).into_iter().collect();
     while head.seq < last {
-        let piece = read_range::<RawRecord, D>(disk, owner, head.seq.plus(1), last, PIECE_BYTES)?;
+        let piece = read_journal_range::<RawRecord, D>(disk, owner, head.seq.plus(1), last, PIECE_BYTES)?;
         if piece.is_empty() {
             break;
         }
@@ -107,7 +107,7 @@ pub fn heads<D: JournalDisk>(
 }
 
 /// The files that have the events from `from` to `to`, as far as they are there.
-pub fn segments_of<D: JournalDisk>(disk: &D, from: Seq, to: Seq) -> Result<Vec<String>, JournalError> {
+pub fn segments_between<D: JournalDisk>(disk: &D, from: Seq, to: Seq) -> Result<Vec<String>, JournalError> {
     let segments = files::segments(disk)?;
     let begin = segments.partition_point(|&first| first <= from).saturating_sub(1);
     let some = segments[begin..].iter().take_while(|&&first| first <= to);

@@ -142,8 +142,8 @@ impl<T: JournalRecord, D: JournalDisk> Journal<T, D> {
     /// Reads and checks the events behind a checkpoint, as [`inspect`](Journal::inspect) does with all. `None` if
     /// the event at the checkpoint is missing or differs: then inspect everything.
     ///
-    /// Damage in segments before that event is not found here: [`read`](crate::read), [`heads`](crate::heads) and
-    /// [`salvage`](crate::salvage) read everything.
+    /// Damage in segments before that event is not found here: [`read`](crate::read_journal), [`chain_heads`](crate::chain_heads) and
+    /// [`salvage_journal`](crate::salvage_journal) read everything.
     pub fn inspect_from(
         disk: D,
         owner: &str,

@@ -33,10 +33,10 @@ mod segment;
 pub use disk::{JournalDisk, RealDisk};
 pub use error::{FrameFlaw, JournalError, SegmentDamage};
 pub use event::{Checkpoint, Committed, JournalRecord, Seq};
-pub use hash_chain::{ChainHead, InvalidChainHead, heads, segments_of};
+pub use hash_chain::{ChainHead, InvalidChainHead, chain_heads, segments_between};
 pub use journal::{Journal, JournalLimits, UnsettledJournal};
 pub use memory::MemoryJournal;
 #[cfg(feature = "testing")]
 pub use planted_bugs::PlantedBugs;
-pub use recover::{RecoveredJournal, TornTail, read, read_after, read_range};
-pub use salvage::salvage;
+pub use recover::{RecoveredJournal, TornTail, read_journal, read_journal_after, read_journal_range};
+pub use salvage::salvage_journal;

@@ -48,18 +48,18 @@ pub struct TornTail {
 ///
 /// An incomplete tail is simply the end. The last batch seen may be one whose append is still under way in the other
 /// process, so do not act on the newest events on its behalf: ask the writer for that.
-pub fn read<T: JournalRecord, D: JournalDisk>(
+pub fn read_journal<T: JournalRecord, D: JournalDisk>(
     disk: &D,
     owner: &str,
     from: Seq,
 ) -> Result<Vec<Committed<T>>, JournalError> {
-    read_range(disk, owner, from, Seq(u64::MAX), usize::MAX)
+    read_journal_range(disk, owner, from, Seq(u64::MAX), usize::MAX)
 }
 
 /// Reads the events from `from` to `to`, and stops once there are `most_bytes`. The cost is that of these events: the
 /// index of a segment says where they begin, and what lies behind them is not read, so a long journal can be read piece
 /// by piece and its damage shows where it is read. What is there gives at least one event.
-pub fn read_range<T: JournalRecord, D: JournalDisk>(
+pub fn read_journal_range<T: JournalRecord, D: JournalDisk>(
     disk: &D,
     owner: &str,
     from: Seq,
@@ -70,9 +70,9 @@ pub fn read_range<T: JournalRecord, D: JournalDisk>(
     Ok(read_beside_writer(disk, owner, &reading)?.events)
 }
 
-/// Reads the events behind a checkpoint, like [`read`]. `None` if the event at the checkpoint is missing or
+/// Reads the events behind a checkpoint, like [`read_journal`]. `None` if the event at the checkpoint is missing or
 /// differs: then data derived from it does not belong to this journal.
-pub fn read_after<T: JournalRecord, D: JournalDisk>(
+pub fn read_journal_after<T: JournalRecord, D: JournalDisk>(
     disk: &D,
     owner: &str,
     checkpoint: Checkpoint,

@@ -2,22 +2,22 @@
 //!
 //! Promise: every returned event was written exactly so, and none before it is missing; the damage is returned as
 //! well. Nothing is written. The result is for people who want their texts back: no program may base a decision on it.
-//! Start with [`salvage`].
+//! Start with [`salvage_journal`].
 
 use crate::disk::JournalDisk;
 use crate::error::JournalError;
 use crate::event::{Committed, JournalRecord, Seq};
 use crate::files;
 use crate::frame::FrameCodec;
-use crate::recover::read;
+use crate::recover::read_journal;
 use crate::segment::{JournalSegment, WalkEnd};
 
 /// All events, or those before the first damage, and the damage.
-pub fn salvage<T: JournalRecord, D: JournalDisk>(
+pub fn salvage_journal<T: JournalRecord, D: JournalDisk>(
     disk: &D,
     owner: &str,
 ) -> (Vec<Committed<T>>, Option<JournalError>) {
-    let damage = match read(disk, owner, Seq(1)) {
+    let damage = match read_journal(disk, owner, Seq(1)) {
         Ok(events) => return (events, None),
         Err(damage) => damage,
     };

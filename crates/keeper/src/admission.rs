@@ -6,13 +6,13 @@
 use berth_api::Problem;
 use berth_api::message::KeeperRequest;
 use berth_core::{ActionTarget, CallerAction, SessionId, SessionSpec};
-use berth_procs::callers::{CallerAttribution, deed_of, target, target_of};
+use berth_procs::callers::{CallerAttribution, action_of_request, action_target, action_target_with_parent};
 use berth_store::session_status;
 use berth_store::state_dir::StateDir;
 
 /// The deed of a request to this session or helper.
 pub(crate) fn deed_to(request: &KeeperRequest, spec: Option<&SessionSpec>, is_helper: bool) -> CallerAction {
-    match deed_of(request) {
+    match action_of_request(request) {
         // An agent's own interface asks its questions on the screen, and keys answer them.
         CallerAction::Type { .. } => {
             CallerAction::Type { answers: spec.is_some_and(|spec| spec.agent.is_some()) }
@@ -38,7 +38,7 @@ pub(crate) fn check_first_request(
     seen: &CallerAttribution,
     mut request: KeeperRequest,
 ) -> Result<KeeperRequest, Problem> {
-    let deed = deed_of(&request);
+    let deed = action_of_request(&request);
     if let KeeperRequest::Create { spec, .. } = &mut request {
         seen.allow(deed, id.as_str(), |_| ActionTarget::Nobody)?;
         // The parent comes from evidence, not from the request: a parent may manage its children.
@@ -47,14 +47,14 @@ pub(crate) fn check_first_request(
         }
     } else if let Some(owner) = owner_named(&request) {
         seen.allow(deed, owner, |inside| match SessionId::parse(owner) {
-            Some(owner) => target_of(home, inside, &owner),
+            Some(owner) => action_target(home, inside, &owner),
             None => ActionTarget::Stranger,
         })?;
     } else {
         let known = session_status::status(home, id).ok();
         let handle = known.as_ref().map_or_else(|| id.to_string(), |known| known.handle().to_owned());
         let parent = known.and_then(|known| known.what.parent);
-        seen.allow(deed, &handle, |inside| target(home, inside, id, parent.as_deref()))?;
+        seen.allow(deed, &handle, |inside| action_target_with_parent(home, inside, id, parent.as_deref()))?;
     }
     if let KeeperRequest::StartHelper { spec, .. } = &mut request {
         // A helper is shared, so it gets only the rights that every sharing session has.

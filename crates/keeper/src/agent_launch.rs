@@ -22,7 +22,7 @@ use berth_procs::run_cgroups::RunCgroups;
 
 /// The driver of an agent of this kind in this session; `None` for a terminal, and for an unknown driver.
 pub(crate) fn of(driver: &str, session: &SessionId) -> Option<Box<dyn Driver>> {
-    berth_driver::of(driver, session.as_str())
+    berth_driver::driver_named(driver, session.as_str())
 }
 
 /// The spec of a new session, with the traits that its rules need.
@@ -69,7 +69,7 @@ impl AgentLaunch<'_> {
             let _ = child.pidfd.signal(rustix::process::Signal::KILL.as_raw());
             format!("cannot identify the agent's process {}: {error}", child.pid)
         })?;
-        Ok(process_ref::process(agent))
+        Ok(process_ref::to_process_ref(agent))
     }
 
     /// Checks the request before anything is made.

@@ -2,7 +2,7 @@
 //!
 //! Promise: opens regular files only and reads a bounded part of them, so that no pipe or device in an agent's directory
 //! delays the reader; a file that is not git's has no effect.
-//! Start with [`of`].
+//! Start with [`checked_out_branch`].
 
 use std::fs::OpenOptions;
 use std::io::Read as _;
@@ -19,7 +19,7 @@ const HASH_CHARS: usize = 7;
 const MOST_CHARS: usize = 200;
 
 /// The branch that is checked out in the work tree of `dir`, or the short hash of a detached commit.
-pub fn of(dir: &Path) -> Option<String> {
+pub fn checked_out_branch(dir: &Path) -> Option<String> {
     let head = dir.ancestors().take(MOST_LEVELS).find_map(git_dir)?.join("HEAD");
     let head = read(&head)?;
     match head.strip_prefix("ref: refs/heads/") {
@@ -73,15 +73,15 @@ mod tests {
         write(main.join(".git/HEAD"), "ref: refs/heads/fix/login\n");
         let below = main.join("crates/a");
         fs::create_dir_all(&below).expect("a directory");
-        assert_eq!(of(&below).as_deref(), Some("fix/login"));
+        assert_eq!(checked_out_branch(&below).as_deref(), Some("fix/login"));
 
         write(main.join(".git/worktrees/other/HEAD"), "ref: refs/heads/other\n");
         let linked = root.join("linked");
         write(linked.join(".git"), "gitdir: ../main/.git/worktrees/other\n");
-        assert_eq!(of(&linked).as_deref(), Some("other"));
+        assert_eq!(checked_out_branch(&linked).as_deref(), Some("other"));
 
         write(main.join(".git/HEAD"), &format!("{}\n", "0123456789abcdef0123456789abcdef01234567"));
-        assert_eq!(of(&main).as_deref(), Some("0123456"));
+        assert_eq!(checked_out_branch(&main).as_deref(), Some("0123456"));
     }
 
     #[test]
@@ -89,12 +89,12 @@ mod tests {
         let root = TestDir::new();
         write(root.join("secret/HEAD"), "password\n");
         write(root.join("a/.git"), "gitdir: ../secret\n");
-        assert_eq!(of(&root.join("a")), None);
+        assert_eq!(checked_out_branch(&root.join("a")), None);
         let piped = root.join("b/.git");
         fs::create_dir_all(&piped).expect("a directory");
         let fifo = piped.join("HEAD");
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0)
             .expect("a pipe");
-        assert_eq!(of(&root.join("b")), None);
+        assert_eq!(checked_out_branch(&root.join("b")), None);
     }
 }

@@ -44,7 +44,7 @@ fn id(root: &[u8; 24], name: &SafeName, dir: Option<&[u8; 24]>) -> SessionId {
 const PATTERN_BYTES: usize = 1024 * 1024;
 
 /// Compiles the pattern that a line of a helper's output has to match.
-pub fn pattern(text: &str) -> Result<Regex, regex::Error> {
+pub fn readiness_pattern(text: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(text).size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES).build()
 }
 

@@ -3,7 +3,7 @@
 //! Promise: the session is whole on disk before its name is visible; no session of berth writes the conversation
 //! meanwhile; a failed import leaves nothing. The agent's transcript is not touched.
 //! Not here: finding such conversations (`berth_transcript::conversation_catalog`), the command of such a session (see the verbs).
-//! Start with [`import`].
+//! Start with [`import_session`].
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl ImportLock {
 
 /// Makes its session. The lock, held since the caller looked for a session of this conversation, keeps two imports of it
 /// from making two sessions.
-pub fn import(home: &StateDir, _: &ImportLock, past: ImportSource) -> Result<SessionStatus, Problem> {
+pub fn import_session(home: &StateDir, _: &ImportLock, past: ImportSource) -> Result<SessionStatus, Problem> {
     let cannot = |what: &str, error: &dyn std::fmt::Display| {
         Problem::new(ProblemCode::Refused, format!("cannot make a session: {what}: {error}"))
     };

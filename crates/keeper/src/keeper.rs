@@ -5,7 +5,7 @@
 //! only itself and returns what it learned, and the methods of `Keeper` commit that and tell the other parts.
 //! Promise: no terminal, one thread that decides, no wait without a limit: while a batch is in flight, `commit` attends to
 //! work that needs no journal.
-//! Start with [`keep`]; `begin` and `adopt` make the keeper, `commit` and `publish` are the way into the journal and out
+//! Start with [`run_keeper`]; `begin` and `adopt` make the keeper, `commit` and `publish` are the way into the journal and out
 //! of it, `requests` and `effects` are what comes in and goes out.
 
 mod agent_link;
@@ -85,7 +85,7 @@ const LAST_LINES: usize = 12;
 const LAST_LINE_CHARS: usize = 200;
 
 /// Runs the keeper. `args` is what follows the hidden verb. Returns the exit code.
-pub fn keep(args: &[OsString]) -> u8 {
+pub fn run_keeper(args: &[OsString]) -> u8 {
     tracing::info!(pid = std::process::id(), version = env!("CARGO_PKG_VERSION"), "a keeper begins");
     match startup::begin(args).and_then(Keeper::serve) {
         Ok(()) => {
@@ -312,7 +312,7 @@ fn bug(what: &str, error: &io::Error) -> Problem {
 }
 
 fn actor_of(stream: &UnixStream) -> io::Result<Actor> {
-    let peer = socket::peer(stream)?;
+    let peer = socket::peer_credentials(stream)?;
     Ok(Actor { pid: peer.pid, uid: Some(peer.uid), place: String::new() })
 }
 

@@ -5,7 +5,7 @@
 //! slow, holds up the agent; when the run is over nothing of it remains.
 //! Not here: the rules (see `berth-core`), other sessions (see `berth-procs`), conversations of other agents (see
 //! `berth-conversations`), anything a person reads on a terminal.
-//! Start with [`keeper::keep`] for the process, [`journaled_session::JournaledSession`] for the order of things.
+//! Start with [`keeper::run_keeper`] for the process, [`journaled_session::JournaledSession`] for the order of things.
 
 #![forbid(unsafe_code)]
 

@@ -13,16 +13,16 @@ use berth_core::{
     Actor, ClockReading, Command, Event, Observation, PROOF_TIMEOUT, ProcessRef, Session, SessionId,
 };
 use berth_host::identity::wait_for_exit;
-use berth_host::identity::{Pidfd, ProcessIdentity, ProcessLiveness, stat};
+use berth_host::identity::{Pidfd, ProcessIdentity, ProcessLiveness, process_stat};
 use berth_host::socket::CONNECT_TIMEOUT;
 use berth_host::{clock, process_tree};
-use berth_procs::attribution::{MARK, mark};
+use berth_procs::attribution::{MARK, environment_mark};
 use berth_procs::nested_sessions;
 use berth_procs::run_cgroups::RunCgroups;
 use berth_procs::session_processes::descendants_of_run;
 use berth_store::SessionFiles;
 use berth_store::notifications::NotableEvent;
-use berth_store::process_ref::{elsewhere, identity};
+use berth_store::process_ref::{other_host_of_run, to_process_identity};
 use berth_store::session_view::SessionView;
 use berth_store::state_dir::StateDir;
 use berth_store::store::{self, Lease};
@@ -47,7 +47,7 @@ const RUN_LOCK_PATIENCE: Duration = Duration::from_millis(200);
 /// held. Returns the processes that were ended; the error names those that are left and why.
 pub fn end_leftovers(files: &SessionFiles, session: &Session) -> Result<Vec<String>, Vec<String>> {
     // The locks are free, but this may be a copy, or a disk that was moved while the other host runs on.
-    if let Some(why) = elsewhere(session) {
+    if let Some(why) = other_host_of_run(session) {
         return Err(vec![why]);
     }
     // No process survives a reboot, and a pid from before it means another process now.
@@ -145,7 +145,7 @@ fn end(
         }
         let signal = if patient { Signal::TERM } else { Signal::KILL };
         for (identity, pidfd) in &ours {
-            let name = stat(identity.pid).map(|stat| stat.comm).unwrap_or_default();
+            let name = process_stat(identity.pid).map(|stat| stat.comm).unwrap_or_default();
             let told = format!("pid {} ({name})", identity.pid);
             if !ended.contains(&told) {
                 ended.push(told);
@@ -229,7 +229,7 @@ pub(crate) fn lost_run_inputs(history: &SessionView, files: &SessionFiles) -> Ve
 }
 
 /// The error for a caller that cannot wait any longer for another process to recover the session.
-pub fn is_being_healed(session: &str) -> Problem {
+pub fn being_recovered_problem(session: &str) -> Problem {
     let what = format!("session `{session}` is held: another command is clearing up after its keeper");
     Problem::new(ProblemCode::Held, what).hint(format!("try again; `berth why {session}` shows which one"))
 }
@@ -249,7 +249,7 @@ fn claim_to_heal(files: &SessionFiles) -> Result<Option<ClaimedSession<'_>>, Pro
         }
         files.refuse_stranger(id.as_str())?;
         if Instant::now() >= until {
-            return Err(is_being_healed(id.as_str()));
+            return Err(being_recovered_problem(id.as_str()));
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(100));
@@ -365,13 +365,13 @@ impl<'a> ClaimedSession<'a> {
 }
 
 fn is_of_another_boot(session: &Session) -> bool {
-    let of_another = |keeper: &ProcessRef| identity(keeper).is_of_another_boot().unwrap_or(false);
+    let of_another = |keeper: &ProcessRef| to_process_identity(keeper).is_of_another_boot().unwrap_or(false);
     session.keeper.as_ref().is_some_and(of_another)
 }
 
 /// The reason why a killed process is still there, for people.
 pub(crate) fn unkilled_reason(pid: u32) -> String {
-    let stat = match stat(pid) {
+    let stat = match process_stat(pid) {
         Ok(stat) => stat,
         Err(error) => return format!("pid {pid}: {error}"),
     };
@@ -386,13 +386,13 @@ pub(crate) fn unkilled_reason(pid: u32) -> String {
 
 fn find(files: &SessionFiles, session: &Session, contained: &RunCgroups) -> LeftoverProcesses {
     let mut found = LeftoverProcesses::default();
-    let mut candidates: Vec<ProcessIdentity> = session.agent().map(identity).into_iter().collect();
+    let mut candidates: Vec<ProcessIdentity> = session.agent().map(to_process_identity).into_iter().collect();
     match members_of(contained) {
         Ok(members) => candidates.extend(members),
         Err(error) => found.untold.push(format!("cannot look into the run's control group: {error}")),
     }
-    let mark = mark(files.id(), session.epoch);
-    for carriers in [files.run_lock_carriers(), process_tree::with_mark(MARK, &mark)] {
+    let mark = environment_mark(files.id(), session.epoch);
+    for carriers in [files.run_lock_carriers(), process_tree::processes_with_variable(MARK, &mark)] {
         match carriers {
             Ok(carriers) => candidates.extend(carriers.processes),
             Err(error) => found.untold.push(format!("cannot look through /proc: {error}")),
@@ -413,7 +413,10 @@ fn find(files: &SessionFiles, session: &Session, contained: &RunCgroups) -> Left
 /// the second list, or is in it rightly.
 fn members_of(contained: &RunCgroups) -> std::io::Result<Vec<ProcessIdentity>> {
     let list = || {
-        contained.members().and_then(|members| nested_sessions::split(&members.pids)).map(|split| split.ours)
+        contained
+            .members()
+            .and_then(|members| nested_sessions::separate_nested_sessions(&members.pids))
+            .map(|split| split.ours)
     };
     let members: Vec<ProcessIdentity> =
         list()?.into_iter().filter_map(|pid| ProcessIdentity::of(pid).ok()).collect();

@@ -2,7 +2,7 @@
 //!
 //! Promise: success means that the agent runs; an error says why it does not.
 //! Not here: the keeper itself (see `keeper`).
-//! Start with [`keeper`].
+//! Start with [`spawn_keeper`].
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -37,17 +37,17 @@ const OF_THE_CALLER: [&str; 3] = [MARK, "BERTH_SESSION", "BERTH_HELPER"];
 
 /// Starts a keeper for session `id` and sends it its first request. Returns when the agent runs, or says why it does
 /// not. The connection stays usable.
-pub fn keeper(
+pub fn spawn_keeper(
     home: &StateDir,
     id: &SessionId,
     first: KeeperRequest,
     asker: impl Into<ClaimedCaller>,
 ) -> Result<(KeeperConnection, SessionStatus), Problem> {
-    keeper_with(home, id, first, asker, &[])
+    spawn_keeper_with_variables(home, id, first, asker, &[])
 }
 
-/// Like [`keeper`], with more variables, which reach the agent's environment and no record.
-pub fn keeper_with(
+/// Like [`spawn_keeper`], with more variables, which reach the agent's environment and no record.
+pub fn spawn_keeper_with_variables(
     home: &StateDir,
     id: &SessionId,
     first: KeeperRequest,

@@ -33,7 +33,7 @@ pub(crate) fn no_conversation(id: &str, session: &str) -> String {
 }
 
 /// Rejects a request that was meant for another session or conversation.
-pub fn is_expected(session: &Session, id: &SessionId, expected: &str) -> Result<(), Problem> {
+pub fn check_expected_session(session: &Session, id: &SessionId, expected: &str) -> Result<(), Problem> {
     let writes = session.conversation.as_ref().map(|conversation| conversation.id.as_str());
     if id.as_str() == expected || writes == Some(expected) {
         return Ok(());
@@ -48,7 +48,7 @@ pub fn is_expected(session: &Session, id: &SessionId, expected: &str) -> Result<
 }
 
 /// The error for an agent that takes no turns. `complaint` is its last error output, worded to follow a sentence.
-pub fn unusable(status: &SessionStatus, complaint: &str) -> Problem {
+pub fn takes_no_turns_problem(status: &SessionStatus, complaint: &str) -> Problem {
     let handle = status.handle();
     let why = match (&status.released, status.exit, &status.failure) {
         (Some(why), _, _) => why.clone(),
@@ -221,7 +221,7 @@ pub(crate) fn search_agent_record(history: &SessionView, id: &SessionId, from_by
         return RecordedTurnEnd::CannotTell;
     };
     let is_new = matches!(spec.origin, ConversationOrigin::New | ConversationOrigin::Named(_));
-    let keeper = session.keeper.as_ref().map(process_ref::identity);
+    let keeper = session.keeper.as_ref().map(process_ref::to_process_identity);
     let message = agent_launch::of(&spec.driver, id).and_then(|driver| driver.message_id(current.turn));
     let asked = GivenPrompt {
         text: &turn.prompt,
@@ -232,7 +232,7 @@ pub(crate) fn search_agent_record(history: &SessionView, id: &SessionId, from_by
         typed: session.has_terminal(),
         from_bytes,
     };
-    let fate = berth_transcript::fate(
+    let fate = berth_transcript::turn_fate(
         &spec.conversation,
         &known.id,
         location::where_kept(spec, Some(known)),
@@ -254,7 +254,7 @@ impl From<TurnFate> for RecordedTurnEnd {
                 RecordedTurnEnd::Over(TurnEnd::without_answer(FinalState::Failed, why))
             }
             TurnFate::Rejected { why } => RecordedTurnEnd::Over(TurnEnd {
-                failure: berth_driver::failure_in(&why),
+                failure: berth_driver::failure_in_error_text(&why),
                 ..TurnEnd::without_answer(FinalState::Failed, why)
             }),
             TurnFate::Unfinished { why, progress } => RecordedTurnEnd::Unfinished(why, progress),

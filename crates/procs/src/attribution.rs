@@ -14,7 +14,7 @@ use berth_core::{Epoch, SessionId};
 use berth_host::identity::{self, ProcessStat};
 use berth_host::{cgroup, process_tree};
 use berth_store::SessionFiles;
-use berth_store::foreign_lease_holder::command_of;
+use berth_store::foreign_lease_holder::command_of_process;
 use berth_store::state_dir::{SHELVES, StateDir};
 use berth_store::{keepers, session_status};
 use schemars::JsonSchema;
@@ -25,7 +25,7 @@ use crate::{nested_sessions, run_cgroups};
 /// The variable every process of a run inherits.
 pub const MARK: &str = "BERTH_RUN";
 /// The value of [`MARK`] for a run.
-pub fn mark(id: &SessionId, epoch: Epoch) -> String {
+pub fn environment_mark(id: &SessionId, epoch: Epoch) -> String {
     format!("{id}:{epoch}")
 }
 
@@ -139,7 +139,7 @@ pub struct ProcessClaims {
 
 /// Attributes a process by all facts that can be found out about it.
 pub fn attribute_process(home: &StateDir, pid: u32) -> Result<ProcessAttribution, Problem> {
-    let stat = identity::stat(pid).map_err(|error| match error.kind() {
+    let stat = identity::process_stat(pid).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Problem::new(ProblemCode::NotFound, format!("there is no process {pid}"))
             .hint("`berth ps` lists the processes of all sessions"),
         _ => Problem::new(ProblemCode::Refused, format!("cannot look at process {pid}: {error}")),
@@ -167,7 +167,7 @@ pub fn attribute_process(home: &StateDir, pid: u32) -> Result<ProcessAttribution
 /// Looks up every claim on a process.
 pub fn claims_on(stat: &ProcessStat) -> ProcessClaims {
     let mut found = ProcessClaims::default();
-    if let Some(session) = keepers::kept_by(stat.pid) {
+    if let Some(session) = keepers::session_of_keeper(stat.pid) {
         found.claims.push(claim_of(ClaimSource::Keeper, &session));
     }
     match cgroup::group_of_process(stat.pid) {
@@ -195,7 +195,7 @@ pub fn claims_on(stat: &ProcessStat) -> ProcessClaims {
         })),
         Err(error) => found.unreadable.push(format!("its open files: {error}")),
     }
-    match process_tree::variables(stat.pid, [MARK, HOME_VARIABLE]) {
+    match process_tree::process_variables(stat.pid, [MARK, HOME_VARIABLE]) {
         Ok([mark, home]) => found.claims.extend(mark.and_then(|mark| claim_of_mark(&mark, home))),
         Err(error) => found.unreadable.push(format!("its environment: {error}")),
     }
@@ -220,7 +220,7 @@ fn claim_of(by: ClaimSource, session: &SessionFiles) -> ProcessClaim {
 
 /// The strongest claim on a process. A group does not say in which state directory its session is; other
 /// claims on the same session may.
-pub fn strongest(claims: &[ProcessClaim]) -> Option<ProcessClaim> {
+pub fn strongest_claim(claims: &[ProcessClaim]) -> Option<ProcessClaim> {
     let mut claim = claims.iter().min_by_key(|claim| claim.by)?.clone();
     let same = claims.iter().filter(|other| other.id == claim.id);
     claim.home = claim.home.or_else(|| same.filter_map(|other| other.home.clone()).next());
@@ -239,7 +239,7 @@ pub enum ClaimedRecord {
 
 /// Finds the record of the session or helper that a claim names.
 pub fn record_of(home: &StateDir, claim: &ProcessClaim) -> Result<ClaimedRecord, Problem> {
-    if let Some(other) = claim.home.as_ref().filter(|dir| !is_same(dir, home.root())) {
+    if let Some(other) = claim.home.as_ref().filter(|dir| !is_same_directory(dir, home.root())) {
         let gone = |shelf: &str| matches!(other.join(shelf).join(claim.id.as_str()).try_exists(), Ok(false));
         let is_there = !SHELVES.iter().all(|shelf| gone(shelf));
         return Ok(if is_there { ClaimedRecord::Elsewhere(other.clone()) } else { ClaimedRecord::Missing });
@@ -254,7 +254,7 @@ pub fn record_of(home: &StateDir, claim: &ProcessClaim) -> Result<ClaimedRecord,
 }
 
 /// True if two paths lead to one directory: one of them may go through a link.
-pub fn is_same(one: &Path, other: &Path) -> bool {
+pub fn is_same_directory(one: &Path, other: &Path) -> bool {
     let place = |dir: &Path| std::fs::metadata(dir).ok().map(|dir| (dir.dev(), dir.ino()));
     one == other || place(one).is_some_and(|one| place(other) == Some(one))
 }
@@ -263,7 +263,7 @@ pub fn is_same(one: &Path, other: &Path) -> bool {
 fn judge(home: &StateDir, stat: &ProcessStat, found: &ProcessClaims) -> Result<ProcessAttribution, Problem> {
     let mut told = ProcessAttribution {
         pid: stat.pid,
-        command: command_of(stat),
+        command: command_of_process(stat),
         age_ms: stat.age_ms(),
         verdict: AttributionVerdict::NotOurs,
         kind: "session",
@@ -274,7 +274,7 @@ fn judge(home: &StateDir, stat: &ProcessStat, found: &ProcessClaims) -> Result<P
         evidence: vec![],
         would_happen: "nothing: berth does not touch a process without a claim".to_owned(),
     };
-    let Some(claim) = &strongest(&found.claims) else {
+    let Some(claim) = &strongest_claim(&found.claims) else {
         if !found.unreadable.is_empty() {
             told.verdict = AttributionVerdict::CannotTell;
             told.would_happen = "nothing: a process that cannot be attributed is left alone".to_owned();
@@ -317,7 +317,7 @@ pub fn verdict_of_claim(claim: &ProcessClaim, status: &SessionStatus) -> (Attrib
         None => ("session", status.handle(), "berth stop"),
     };
     let current = claim.epoch.is_none_or(|epoch| epoch.0 == status.epoch);
-    if current && is_live(status) {
+    if current && has_live_run(status) {
         (AttributionVerdict::Ours, format!("it ends with its {kind}: at the latest with `{stop} {handle}`"))
     } else if current && status.is_unrecorded_loss() {
         let why = "ends it: its keeper is gone";
@@ -335,7 +335,7 @@ pub fn verdict_of_claim(claim: &ProcessClaim, status: &SessionStatus) -> (Attrib
 }
 
 /// True if the session has a run that goes on.
-pub fn is_live(status: &SessionStatus) -> bool {
+pub fn has_live_run(status: &SessionStatus) -> bool {
     match status.state {
         SessionState::Starting | SessionState::Running | SessionState::Working => true,
         SessionState::NeedsYou | SessionState::Stopping => true,

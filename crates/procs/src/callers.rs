@@ -6,7 +6,7 @@
 //! *cannot tell*, never an outsider. All claims count: a process inside of two sessions may do only what both allow.
 //! A statement about an agent on whose behalf another process asks (a gateway does that) only takes rights away.
 //! Not here: what a caller may do (see `berth_core::check_permission`), ending processes (see `berth_keeper::recover`).
-//! Start with [`of_process`], then [`CallerAttribution::allow`].
+//! Start with [`sessions_around_process`], then [`CallerAttribution::allow`].
 
 use std::fs;
 use std::io;
@@ -17,13 +17,13 @@ use berth_api::problem::not_allowed;
 use berth_api::{Problem, ProblemCode};
 use berth_core::{ActionTarget, CallerAction, CallerKind, Epoch, Grant, SessionId, check_permission};
 use berth_host::identity::{self, Pidfd, ProcessStat};
-use berth_host::process::census;
+use berth_host::process::all_processes;
 use berth_host::{cgroup, process_tree, socket};
 use berth_store::SessionFiles;
 use berth_store::state_dir::StateDir;
 use berth_store::{keepers, notifications, session_status};
 
-use crate::attribution::{HOME_VARIABLE, MARK, claim_of_mark, is_same};
+use crate::attribution::{HOME_VARIABLE, MARK, claim_of_mark, is_same_directory};
 use crate::run_cgroups;
 
 /// The number of generations up the tree in which a keeper is looked for.
@@ -71,7 +71,7 @@ impl PeerProcess {
     /// Opens a pidfd of the process that connected, and attributes the process while it is known to exist: a process that
     /// ends before its requests are read keeps its attribution.
     pub fn of(home: &StateDir, stream: &impl AsFd) -> io::Result<Self> {
-        let socket::PeerCredentials { uid, pid } = socket::peer(stream)?;
+        let socket::PeerCredentials { uid, pid } = socket::peer_credentials(stream)?;
         let process = socket::peer_process(stream);
         let attribution = match &process {
             Ok(process) => {
@@ -118,7 +118,7 @@ fn gone(pid: u32) -> String {
 }
 
 /// Attributes the process at the other end of a connection.
-pub fn of_peer(home: &StateDir, stream: &impl AsFd) -> CallerAttribution {
+pub fn sessions_around_peer(home: &StateDir, stream: &impl AsFd) -> CallerAttribution {
     match PeerProcess::of(home, stream) {
         Ok(peer) => peer.look(home),
         Err(error) => CallerAttribution::Unseen(format!("the system does not tell: {error}")),
@@ -126,7 +126,7 @@ pub fn of_peer(home: &StateDir, stream: &impl AsFd) -> CallerAttribution {
 }
 
 /// Attributes a process.
-pub fn of_process(home: &StateDir, pid: u32) -> CallerAttribution {
+pub fn sessions_around_process(home: &StateDir, pid: u32) -> CallerAttribution {
     let evidence = lasting_evidence(home, pid)
         .and_then(|lasting| carried_evidence(home, pid).map(|carried| lasting.into_iter().chain(carried)));
     match evidence {
@@ -146,13 +146,13 @@ fn seen(home: &StateDir, sessions: impl Iterator<Item = SessionId>) -> CallerAtt
     if all.is_empty() {
         return CallerAttribution::Outside;
     }
-    CallerAttribution::Inside(all.into_iter().map(|id| inside(home, id)).collect())
+    CallerAttribution::Inside(all.into_iter().map(|id| enclosing_session(home, id)).collect())
 }
 
 /// The sessions that a process is inside of by evidence that it cannot remove by itself: its control groups and the
 /// keepers above it.
 fn lasting_evidence(home: &StateDir, pid: u32) -> Result<Vec<SessionId>, String> {
-    match identity::stat(pid) {
+    match identity::process_stat(pid) {
         Ok(stat) if stat.is_zombie() => return Err(gone(pid)),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(gone(pid)),
@@ -184,7 +184,7 @@ fn carried_evidence(home: &StateDir, pid: u32) -> Result<Vec<SessionId>, String>
             sessions.push(id);
         }
     }
-    if let Ok([Some(mark), _]) = process_tree::variables(pid, [MARK, HOME_VARIABLE])
+    if let Ok([Some(mark), _]) = process_tree::process_variables(pid, [MARK, HOME_VARIABLE])
         && let Some(claim) = claim_of_mark(&mark, None)
         && let Some(epoch) = claim.epoch
         && is_kept_here(home, &claim.id)
@@ -232,12 +232,12 @@ fn keepers_above(home: &StateDir, pid: u32) -> io::Result<AncestorKeepers> {
 }
 
 fn climb(home: &StateDir, pid: u32) -> io::Result<AncestorKeepers> {
-    let mut stat = identity::stat(pid)?;
+    let mut stat = identity::process_stat(pid)?;
     let mut above = AncestorKeepers::default();
     for generation in 0..MOST_ANCESTORS {
         // One short read for each process on the way, for every caller; a closer look only at processes of ours.
         if stat.comm == KEEPERS_NAME {
-            if let Some(session) = notifications::started_for(stat.pid) {
+            if let Some(session) = notifications::session_notifier_was_started_for(stat.pid) {
                 match is_here(home, &session)? {
                     true if notifications::notified_session(stat.pid).is_some() => {
                         above.here.push(session.id().clone())
@@ -248,10 +248,10 @@ fn climb(home: &StateDir, pid: u32) -> io::Result<AncestorKeepers> {
                     false => above.elsewhere.push(session.id().clone()),
                 }
             } else if generation > 0
-                && let Some(session) = keepers::started_for(stat.pid)
+                && let Some(session) = keepers::session_keeper_was_started_for(stat.pid)
             {
                 match is_here(home, &session)? {
-                    true if keepers::kept_by(stat.pid).is_some() => {
+                    true if keepers::session_of_keeper(stat.pid).is_some() => {
                         above.here.push(session.id().clone());
                         return Ok(above);
                     }
@@ -266,7 +266,7 @@ fn climb(home: &StateDir, pid: u32) -> io::Result<AncestorKeepers> {
         if stat.ppid <= 1 {
             return Ok(above);
         }
-        stat = identity::stat(stat.ppid)?;
+        stat = identity::process_stat(stat.ppid)?;
     }
     Err(io::Error::other("the tree is too deep"))
 }
@@ -281,7 +281,7 @@ fn misfit(stat: &ProcessStat, role: &str, session: &SessionFiles, why: &str) -> 
 
 /// True if a session is one of this state directory.
 fn is_in(home: &StateDir, session: &SessionFiles) -> bool {
-    is_same(session.root(), home.root())
+    is_same_directory(session.root(), home.root())
 }
 
 /// True if the directory that a keeper was started with is of this state directory. Fails if that directory is gone:
@@ -308,10 +308,11 @@ fn is_kept_here(home: &StateDir, id: &SessionId) -> bool {
 fn has_lost_its_record(home: &StateDir, id: &SessionId) -> bool {
     let is_left = home.shelves().iter().any(|shelf| shelf.session(id).try_exists().unwrap_or(true));
     let is_its_keeper = |stat: &ProcessStat| {
-        let dir = (stat.comm == KEEPERS_NAME).then(|| keepers::started_for(stat.pid)).flatten();
+        let dir =
+            (stat.comm == KEEPERS_NAME).then(|| keepers::session_keeper_was_started_for(stat.pid)).flatten();
         dir.is_some_and(|dir| dir.id() == id && is_here(home, &dir).unwrap_or(true))
     };
-    is_left || census().map_or(true, |all| all.iter().any(is_its_keeper))
+    is_left || all_processes().map_or(true, |all| all.iter().any(is_its_keeper))
 }
 
 /// True if a run goes on. Variables are inherited by processes that left the run long ago; on their own they count
@@ -330,7 +331,7 @@ fn runs(home: &StateDir, id: &SessionId, epoch: Epoch) -> Result<bool, String> {
 }
 
 /// Reads the grant and the name of a session that a caller is inside of.
-pub fn inside(home: &StateDir, session: SessionId) -> EnclosingSession {
+pub fn enclosing_session(home: &StateDir, session: SessionId) -> EnclosingSession {
     let sessions = home.sessions();
     let status = session_status::status(&sessions, &session).ok();
     let said = status.as_ref().map_or(Grant::Nothing, |status| status.what.grant.into());
@@ -347,7 +348,12 @@ pub fn inside(home: &StateDir, session: SessionId) -> EnclosingSession {
 }
 
 /// The relation of a session to another one that the caller is inside of.
-pub fn target(home: &StateDir, inside: &SessionId, id: &SessionId, parent: Option<&str>) -> ActionTarget {
+pub fn action_target_with_parent(
+    home: &StateDir,
+    inside: &SessionId,
+    id: &SessionId,
+    parent: Option<&str>,
+) -> ActionTarget {
     if inside == id {
         return ActionTarget::Itself;
     }
@@ -364,14 +370,14 @@ pub fn target(home: &StateDir, inside: &SessionId, id: &SessionId, parent: Optio
     ActionTarget::Stranger
 }
 
-/// Like [`target`], for a session whose parent is not known yet.
-pub fn target_of(home: &StateDir, inside: &SessionId, id: &SessionId) -> ActionTarget {
+/// Like [`action_target_with_parent`], for a session whose parent is not known yet.
+pub fn action_target(home: &StateDir, inside: &SessionId, id: &SessionId) -> ActionTarget {
     let known = session_status::status(&home.sessions(), id).ok();
-    target(home, inside, id, known.and_then(|known| known.what.parent).as_deref())
+    action_target_with_parent(home, inside, id, known.and_then(|known| known.what.parent).as_deref())
 }
 
 /// The most distant of several targets.
-pub fn farthest(targets: impl Iterator<Item = ActionTarget>) -> ActionTarget {
+pub fn farthest_target(targets: impl Iterator<Item = ActionTarget>) -> ActionTarget {
     let rank = |target: &ActionTarget| match target {
         ActionTarget::Itself => 0,
         ActionTarget::Child => 1,
@@ -389,10 +395,10 @@ impl CallerAttribution {
                 return Self::Unseen(format!("`{}` is not the id of a session", agent.escape_debug()));
             };
             match seen {
-                Self::Outside => Self::Inside(vec![inside(home, agent)]),
+                Self::Outside => Self::Inside(vec![enclosing_session(home, agent)]),
                 Self::Inside(mut all) => {
                     if !all.iter().any(|inside| inside.session == agent) {
-                        all.push(inside(home, agent));
+                        all.push(enclosing_session(home, agent));
                     }
                     Self::Inside(all)
                 }
@@ -434,7 +440,7 @@ impl CallerAttribution {
 }
 
 /// The deed of a request, for the permission rules, as far as the request alone shows it.
-pub fn deed_of(request: &KeeperRequest) -> CallerAction {
+pub fn action_of_request(request: &KeeperRequest) -> CallerAction {
     match request {
         KeeperRequest::Create { spec, take, .. } => CallerAction::Start { grant: spec.grant.into(), takes: take.takes() },
         KeeperRequest::Resume { take, .. } => CallerAction::Resume { takes: take.takes() },

@@ -2,7 +2,7 @@
 //!
 //! Promise: a process that an agent inside of another agent started is never taken for the outer one's. In doubt, the
 //! hook belongs to no agent.
-//! Not here: the contents of a hook's report (see `berth_api::hook`). Start with [`is_reported_by`].
+//! Not here: the contents of a hook's report (see `berth_api::hook`). Start with [`is_hook_of_agent`].
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ const STARTERS: [&str; 14] = [
 const REPLACED: &str = " (deleted)";
 
 /// True if the nearest agent above `teller` is the one whose first process is `agent`.
-pub fn is_reported_by(teller: u32, agent: u32) -> bool {
+pub fn is_hook_of_agent(teller: u32, agent: u32) -> bool {
     let mut pid = teller;
     // A program between the two is an agent of its own, unless it only starts programs. The agent's first process may
     // be such a starter itself: then the first other program below it is the agent.
@@ -33,7 +33,7 @@ pub fn is_reported_by(teller: u32, agent: u32) -> bool {
         if pid != teller && !starts_others(pid) {
             others += 1;
         }
-        match identity::stat(pid) {
+        match identity::process_stat(pid) {
             Ok(stat) if stat.ppid > 1 => pid = stat.ppid,
             Ok(_) | Err(_) => return false,
         }

@@ -2,8 +2,8 @@
 //!
 //! Promise: every answer rests on facts that were read just now; a process that cannot be attributed is reported as such.
 //! Not here: decisions about sessions and records of them (see `berth-keeper`), agents' signs (see `berth-driver`).
-//! Start with [`attribution::attribute_process`] for one process, [`session_processes::members`] for one session,
-//! [`callers::of_process`] for a caller.
+//! Start with [`attribution::attribute_process`] for one process, [`session_processes::member_processes`] for one session,
+//! [`callers::sessions_around_process`] for a caller.
 
 #![forbid(unsafe_code)]
 

@@ -7,7 +7,7 @@
 use std::io;
 
 use berth_host::identity::{self, ProcessStat};
-use berth_host::process::census;
+use berth_host::process::all_processes;
 use berth_host::process_tree;
 use berth_store::SessionFiles;
 use berth_store::{keepers, notifications};
@@ -26,20 +26,20 @@ pub struct DescendantProcesses {
 
 /// Sorts the processes below process `me`.
 pub fn sort_descendants(me: u32) -> io::Result<DescendantProcesses> {
-    Ok(below_in(&process_tree::process_and_descendants(me)?, me))
+    Ok(sort_listed_descendants(&process_tree::process_and_descendants(me)?, me))
 }
 
 /// Like [`sort_descendants`], from a list of processes that was made before.
-pub fn below_in(list: &[ProcessStat], me: u32) -> DescendantProcesses {
+pub fn sort_listed_descendants(list: &[ProcessStat], me: u32) -> DescendantProcesses {
     let all = process_tree::descendants_in(list, me);
     let keepers: Vec<u32> = all.iter().copied().filter(|pid| is_of_others(*pid)).collect();
     without(list, &all, keepers)
 }
 
 /// Separates the keepers of other sessions, and the processes below them, from a set of processes.
-pub fn split(some: &[u32]) -> io::Result<DescendantProcesses> {
+pub fn separate_nested_sessions(some: &[u32]) -> io::Result<DescendantProcesses> {
     let keepers: Vec<u32> = some.iter().copied().filter(|pid| is_of_others(*pid)).collect();
-    let list = if keepers.is_empty() { vec![] } else { census()? };
+    let list = if keepers.is_empty() { vec![] } else { all_processes()? };
     Ok(without(&list, some, keepers))
 }
 
@@ -55,30 +55,30 @@ fn without(list: &[ProcessStat], all: &[u32], keepers: Vec<u32>) -> DescendantPr
 /// children are no proof.
 pub fn only_others_are_below(me: u32) -> bool {
     let only_others = || {
-        let all = census().map(|all| below_in(&all, me));
+        let all = all_processes().map(|all| sort_listed_descendants(&all, me));
         all.is_ok_and(|below| below.ours.is_empty() && !below.others.is_empty())
     };
     only_others() && only_others()
 }
 
 fn is_of_others(pid: u32) -> bool {
-    keepers::kept_by(pid).is_some() || notifications::is_at_work(pid)
+    keepers::session_of_keeper(pid).is_some() || notifications::is_notifier_running(pid)
 }
 
 /// The session of the nearest keeper above a process.
 pub fn keeper_above(stat: &ProcessStat) -> Option<SessionFiles> {
     let mut parent = stat.ppid;
-    if notifications::is_at_work(stat.pid) {
+    if notifications::is_notifier_running(stat.pid) {
         return None;
     }
     for _ in 0..MOST_ANCESTORS {
-        if parent <= 1 || notifications::is_at_work(parent) {
+        if parent <= 1 || notifications::is_notifier_running(parent) {
             return None;
         }
-        if let Some(session) = keepers::kept_by(parent) {
+        if let Some(session) = keepers::session_of_keeper(parent) {
             return Some(session);
         }
-        parent = identity::stat(parent).ok()?.ppid;
+        parent = identity::process_stat(parent).ok()?.ppid;
     }
     None
 }
@@ -86,7 +86,7 @@ pub fn keeper_above(stat: &ProcessStat) -> Option<SessionFiles> {
 /// The other copy of a session whose keeper is above this process: the session was copied, or is a copy. Sessions
 /// inside sessions have other names.
 pub fn kept_elsewhere(pid: u32, session: &SessionFiles) -> Option<SessionFiles> {
-    let other = keeper_above(&identity::stat(pid).ok()?)?;
+    let other = keeper_above(&identity::process_stat(pid).ok()?)?;
     other.is_copy_of(session).then_some(other)
 }
 

@@ -3,7 +3,7 @@
 //! Promise: a process of a session has no terminal here, even if its standard input is one: it must not take over the
 //! terminal of the user it works for.
 //! Not here: the records of terminals (see `berth_store::current_session`).
-//! Start with [`here`].
+//! Start with [`own_terminal`].
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -23,7 +23,7 @@ const OF_A_RUN: [&str; 3] = ["BERTH_SESSION", "BERTH_HELPER", MARK];
 
 /// The terminal this process is used from. `None` unless standard input is our controlling terminal, since otherwise
 /// no user sits there. `None` as well inside a session.
-pub fn here() -> Option<TerminalIdentity> {
+pub fn own_terminal() -> Option<TerminalIdentity> {
     let variable = |name: &str| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
         let bytes = value.as_bytes();
@@ -50,7 +50,7 @@ pub fn here() -> Option<TerminalIdentity> {
 
 /// True if the user at the terminal waits for this process. A background job reads the current session, but does not
 /// change it under the user's hands.
-pub fn is_in_front() -> bool {
+pub fn is_foreground_process() -> bool {
     tcgetpgrp(stdin()).is_ok_and(|front| front == getpgrp())
 }
 
@@ -70,7 +70,7 @@ fn pane(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
 /// True if a keeper of this state directory is above us. A tool that an agent starts without its variables is still
 /// the agent's; below keepers of another state directory berth runs only during its own development.
 fn is_below_a_keeper() -> bool {
-    let me = identity::stat(std::process::id()).ok();
+    let me = identity::process_stat(std::process::id()).ok();
     let Some(session) = me.and_then(|me| nested_sessions::keeper_above(&me)) else { return false };
     let root = session.root().canonicalize().ok();
     let here = StateDir::place().ok().and_then(|root| root.canonicalize().ok());

@@ -4,7 +4,7 @@
 //! except keepers of other sessions; a requested limit holds, or nothing is started.
 //! Not here: adoption, the run's lock and its mark, which work without the host's help (see
 //! `berth_keeper::recover`).
-//! Start with `RunCgroups::make`; readers start with [`group_of`].
+//! Start with `RunCgroups::make`; readers start with [`run_group`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,7 +18,7 @@ use berth_store::SessionFiles;
 use crate::nested_sessions;
 
 /// The groups of a run, owned by the holder of the lease. On drop the empty groups are removed; the kernel keeps
-/// groups with processes in them. Readers use [`group_of`].
+/// groups with processes in them. Readers use [`run_group`].
 #[derive(Debug)]
 pub struct RunCgroups {
     group: Option<CgroupV2>,
@@ -52,7 +52,7 @@ impl RunCgroups {
     /// Reopens the groups of a run, by its record.
     pub fn of(session: &Session, id: &SessionId) -> io::Result<Self> {
         let name = group_name(id, session.epoch);
-        let group = group_of(session, id)?;
+        let group = run_group(session, id)?;
         let ours = format!("{}{name}", cgroup::LIMIT_PREFIX);
         let paths = session.boundary.limited_in.iter().map(PathBuf::from);
         let paths = paths.filter(|path| path.file_name() == Some(ours.as_ref())).collect();
@@ -103,7 +103,7 @@ impl RunCgroups {
 
     /// The other session of this name whose keeper uses the group, if there is one.
     pub fn used_elsewhere(&self, session: &SessionFiles) -> Option<SessionFiles> {
-        used_elsewhere(self.group.as_ref()?, session)
+        session_sharing_group(self.group.as_ref()?, session)
     }
 
     /// True if the group has a process that cannot be seen from here.
@@ -131,7 +131,8 @@ impl RunCgroups {
     /// it is not ours.
     pub fn kill(&self) -> bool {
         let Some(group) = &self.group else { return false };
-        let split = group.members().and_then(|members| nested_sessions::split(&members.pids));
+        let split =
+            group.members().and_then(|members| nested_sessions::separate_nested_sessions(&members.pids));
         split.is_ok_and(|split| split.others.is_empty()) && group.kill().is_ok()
     }
 
@@ -157,21 +158,21 @@ impl Drop for RunCgroups {
 }
 
 /// The group of a session's current or last run, if it had one that still exists.
-pub fn group_of(session: &Session, id: &SessionId) -> io::Result<Option<CgroupV2>> {
+pub fn run_group(session: &Session, id: &SessionId) -> io::Result<Option<CgroupV2>> {
     let Some(path) = &session.boundary.cgroup else { return Ok(None) };
     CgroupV2::open(Path::new(path), &group_name(id, session.epoch))
 }
 
 /// The session whose keeper uses a group with the name of a run of this session: a copy of this session, or the
 /// original of which this is a copy.
-pub fn used_elsewhere(group: &CgroupV2, session: &SessionFiles) -> Option<SessionFiles> {
+pub fn session_sharing_group(group: &CgroupV2, session: &SessionFiles) -> Option<SessionFiles> {
     group.members().ok()?.pids.iter().find_map(|pid| nested_sessions::kept_elsewhere(*pid, session))
 }
 
 /// True if a group has only keepers of other sessions in it, which could not be put elsewhere.
 pub fn holds_only_others(group: &CgroupV2) -> bool {
     let members = group.members().unwrap_or_default();
-    let split = nested_sessions::split(&members.pids).unwrap_or_default();
+    let split = nested_sessions::separate_nested_sessions(&members.pids).unwrap_or_default();
     members.unseen == 0 && split.ours.is_empty() && !split.others.is_empty()
 }
 

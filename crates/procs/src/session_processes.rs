@@ -5,7 +5,7 @@
 //! mark, or holds the run's lock.
 //! Not here: ending them (see `berth_keeper::recover`, which needs proof), the way from a process to its session (see
 //! [`crate::attribution`]), texts for people.
-//! Start with [`members`]; [`ProcessSnapshot`] for many sessions at once.
+//! Start with [`member_processes`]; [`ProcessSnapshot`] for many sessions at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,7 +14,7 @@ use berth_api::{Problem, ProblemCode};
 use berth_core::{Session, SessionId};
 use berth_host::identity::{self, Pidfd, ProcessIdentity, ProcessLiveness, ProcessStat};
 use berth_host::lock::LockState;
-use berth_host::process::census;
+use berth_host::process::all_processes;
 use berth_host::process_tree;
 use berth_store::SessionFiles;
 use berth_store::state_dir::StateDir;
@@ -60,7 +60,7 @@ impl MemberProcesses {
 }
 
 /// The processes of a session; none if it does not run.
-pub fn members(home: &StateDir, id: &SessionId) -> Result<MemberProcesses, Problem> {
+pub fn member_processes(home: &StateDir, id: &SessionId) -> Result<MemberProcesses, Problem> {
     ProcessSnapshot::gather()?.members(home, id)
 }
 
@@ -74,7 +74,8 @@ pub struct ProcessSnapshot {
 impl ProcessSnapshot {
     /// Reads every process.
     pub fn gather() -> Result<Self, Problem> {
-        let gathered = census().and_then(|all| Ok(Self { all, marked: process_tree::with_any_mark(MARK)? }));
+        let gathered = all_processes()
+            .and_then(|all| Ok(Self { all, marked: process_tree::processes_with_variable_named(MARK)? }));
         gathered.map_err(|error| cannot_look(&error))
     }
 
@@ -92,17 +93,19 @@ impl ProcessSnapshot {
             // environment still has the lock it inherited.
             let holders = files.run_lock_carriers().map_err(|error| cannot_look(&error))?;
             // A keeper that is leaving has the lock for a moment longer, and is not a member of the run.
-            let leaving = session.keeper.as_ref().map(process_ref::identity);
+            let leaving = session.keeper.as_ref().map(process_ref::to_process_identity);
             for holder in holders.processes.into_iter().filter(|holder| Some(holder) != leaving.as_ref()) {
                 found.add(holder.pid, true);
                 found.add_below(holder.pid, true);
             }
         }
-        let group = run_cgroups::group_of(&session, id);
+        let group = run_cgroups::run_group(&session, id);
         let members = group.and_then(|group| group.map(|group| group.members()).transpose());
         // A group that cannot be read adds nothing to the other evidence.
         let members = members.ok().flatten().unwrap_or_default();
-        let ours = nested_sessions::split(&members.pids).map_err(|error| cannot_look(&error))?.ours;
+        let ours = nested_sessions::separate_nested_sessions(&members.pids)
+            .map_err(|error| cannot_look(&error))?
+            .ours;
         ours.into_iter().for_each(|pid| found.add(pid, true));
         for (process, _) in self.marked.iter().filter(|(_, mark)| is_mark_of(mark, id)) {
             if !found.pids.contains_key(&process.pid) && matches!(process.check(), ProcessLiveness::Alive(_))
@@ -128,12 +131,12 @@ impl FoundMembers<'_> {
     }
 
     fn add_below(&mut self, pid: u32, astray: bool) {
-        let below = nested_sessions::below_in(self.all, pid);
+        let below = nested_sessions::sort_listed_descendants(self.all, pid);
         below.ours.into_iter().for_each(|pid| self.add(pid, astray));
     }
 
     fn members(self, keeper: Option<u32>, session: &Session) -> MemberProcesses {
-        let agent = session.agent().map(process_ref::identity);
+        let agent = session.agent().map(process_ref::to_process_identity);
         let role = |process: &ProcessStat| match &agent {
             _ if Some(process.pid) == keeper => ProcessRole::Keeper,
             Some(agent) if process.pid == agent.pid && process.start_ticks == agent.start_ticks => {
@@ -143,7 +146,7 @@ impl FoundMembers<'_> {
         };
         // A process that ended meanwhile is left out.
         let living = self.pids.into_iter().filter_map(|(pid, astray)| {
-            let process = identity::stat(pid).ok().filter(|process| !process.is_zombie())?;
+            let process = identity::process_stat(pid).ok().filter(|process| !process.is_zombie())?;
             Some(MemberProcess { role: role(&process), process, astray })
         });
         let mut processes: Vec<MemberProcess> = living.collect();
@@ -154,7 +157,7 @@ impl FoundMembers<'_> {
 
 fn living_keeper(files: &SessionFiles, session: &Session) -> Option<u32> {
     let keeper = session.keeper.as_ref().filter(|_| session.is_live())?;
-    let lives = matches!(process_ref::identity(keeper).check(), ProcessLiveness::Alive(_));
+    let lives = matches!(process_ref::to_process_identity(keeper).check(), ProcessLiveness::Alive(_));
     (lives && files.is_kept().unwrap_or(false)).then_some(keeper.pid)
 }
 
@@ -164,9 +167,11 @@ fn living_keeper(files: &SessionFiles, session: &Session) -> Option<u32> {
 /// the process we hold.
 pub fn descendants_of_run(parents: &[(ProcessIdentity, Pidfd)]) -> Vec<(ProcessIdentity, Pidfd)> {
     let list = || -> BTreeSet<u32> {
-        let all = census().unwrap_or_default();
+        let all = all_processes().unwrap_or_default();
         let alive = parents.iter().filter(|(_, pidfd)| !pidfd.has_exited());
-        alive.flat_map(|(parent, _)| nested_sessions::below_in(&all, parent.pid).ours).collect()
+        alive
+            .flat_map(|(parent, _)| nested_sessions::sort_listed_descendants(&all, parent.pid).ours)
+            .collect()
     };
     let known: BTreeSet<u32> = parents.iter().map(|(parent, _)| parent.pid).collect();
     let held = list().into_iter().filter(|pid| !known.contains(pid)).filter_map(|pid| {

@@ -4,7 +4,7 @@
 //! stay below [`MAX_FILE_BYTES`] times the number of files, plus a line each. No text in it has a control character. A
 //! line that cannot be written delays no caller: it is left out, and the program's own log says so.
 //! Not here: limits on frequent events (see the gateway), how the log is shown (see the CLI).
-//! Start with [`note`] and [`read`]. Why it is so: docs/design/audit.md.
+//! Start with [`append_audit_event`] and [`read_audit_log`]. Why it is so: docs/design/audit.md.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -108,7 +108,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// A text for the log: short, and without characters that a terminal would obey.
-pub fn plain(text: &str) -> String {
+pub fn text_for_log(text: &str) -> String {
     let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
     let mut kept: String = text.chars().take(MAX_TEXT_CHARS).map(shown).collect();
     if text.chars().nth(MAX_TEXT_CHARS).is_some() {
@@ -118,8 +118,8 @@ pub fn plain(text: &str) -> String {
 }
 
 /// Appends an event of this state directory to the log.
-pub fn note(root: &Path, by: &str, event: AuditEvent) {
-    let entry = AuditEntry { at: Timestamp(clock::wall_ms()), by: plain(by), event };
+pub fn append_audit_event(root: &Path, by: &str, event: AuditEvent) {
+    let entry = AuditEntry { at: Timestamp(clock::wall_ms()), by: text_for_log(by), event };
     if let Err(error) = append(root, &entry, MAX_FILE_BYTES) {
         tracing::warn!(%error, "the audit log cannot be written");
     }
@@ -177,7 +177,7 @@ pub struct AuditLog {
 }
 
 /// Everything that is kept, the oldest first.
-pub fn read(root: &Path) -> io::Result<AuditLog> {
+pub fn read_audit_log(root: &Path) -> io::Result<AuditLog> {
     let mut log = AuditLog::default();
     for path in full(root).rev().chain([root.join(FILE)]) {
         let file = match File::open(&path) {
@@ -218,7 +218,7 @@ mod tests {
         let sizes: Vec<u64> = full(&place).map(|path| fs::metadata(path).unwrap().len()).collect();
         assert!(sizes.len() == FULL_FILES && sizes.iter().all(|size| *size <= 2000), "{sizes:?}");
         assert_eq!(fs::read_dir(&place).unwrap().count(), FULL_FILES + 2, "and the lock");
-        let log = read(&place).unwrap();
+        let log = read_audit_log(&place).unwrap();
         assert_eq!((log.damaged, log.entries.last().map(|it| it.by.as_str())), (0, Some("caller 0999")));
         let order: Vec<&str> = log.entries.iter().map(|it| it.by.as_str()).collect();
         assert!(order.is_sorted() && order.len() > 60, "{}", order.len());
@@ -237,7 +237,7 @@ mod tests {
                 });
             }
         });
-        let log = read(&place).unwrap();
+        let log = read_audit_log(&place).unwrap();
         assert_eq!((log.entries.len(), log.damaged), (800, 0));
         let mode = fs::metadata(place.join(FILE)).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600);
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_text_of_a_stranger_is_short_and_has_no_control_character() {
         let place = TestDir::new();
-        note(
+        append_audit_event(
             &place,
             &format!("\u{1b}[2J\u{9b}x{}", "y".repeat(5000)),
             AuditEvent::TokenRefused { left_out: 7 },
@@ -257,8 +257,8 @@ mod tests {
         assert!(text.len() < 1500, "{}", text.len());
         // A line that was cut by a full disk costs itself and no other.
         File::options().append(true).open(place.join(FILE)).unwrap().write_all(b"{\"at\":\n").unwrap();
-        note(&place, "next", AuditEvent::TokenRefused { left_out: 0 });
-        let log = read(&place).unwrap();
+        append_audit_event(&place, "next", AuditEvent::TokenRefused { left_out: 0 });
+        let log = read_audit_log(&place).unwrap();
         assert_eq!((log.entries.len(), log.damaged), (2, 1));
     }
 }

@@ -8,12 +8,12 @@ use std::path::PathBuf;
 /// Where the config file is, or would be. Its contents are not read here.
 pub fn config_file() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    config_place(set("BERTH_CONFIG"), set("XDG_CONFIG_HOME"), set("HOME"))
+    config_file_location(set("BERTH_CONFIG"), set("XDG_CONFIG_HOME"), set("HOME"))
 }
 
 /// The path of the config file by these variables: `$BERTH_CONFIG`, else
 /// `$XDG_CONFIG_HOME/berth/config.toml`, else `~/.config/berth/config.toml`.
-pub fn config_place(
+pub fn config_file_location(
     berth: Option<OsString>,
     xdg: Option<OsString>,
     home: Option<OsString>,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use berth_api::SessionStatus;
 use berth_core::SessionId;
-use berth_host::lock::{LockFile, LockState, probe};
+use berth_host::lock::{LockFile, LockState, lock_state};
 
 use crate::session_files::SessionFiles;
 use crate::state_dir::StateDir;
@@ -123,7 +123,7 @@ pub fn last_writer(home: &StateDir, kind: &str, id: &str) -> Option<SessionId> {
 /// The session that holds the lock on a conversation. The check does not take the lock.
 pub fn held_by(home: &StateDir, kind: &str, id: &str) -> Option<SessionId> {
     let path = lock_path(home, kind, id);
-    matches!(probe(&path), Ok(Some(LockState::Held))).then_some(())?;
+    matches!(lock_state(&path), Ok(Some(LockState::Held))).then_some(())?;
     SessionId::parse(LockFile::open_or_create(&path).ok()?.read_text().ok()?.trim())
 }
 
@@ -147,7 +147,8 @@ pub fn session_of(
     };
     // The text is a hint: the session may be purged by now, or have gone on to another conversation. Then another one
     // may have it still.
-    let named = session_status::status(home, &session).ok().filter(|status| has(status, kind, id));
+    let named =
+        session_status::status(home, &session).ok().filter(|status| has_conversation(status, kind, id));
     match named.filter(|status| is_in_dir(status).is_some()) {
         Some(status) => Some(status),
         None => all().into_iter().find(|status| is_in_dir(status).is_some()),
@@ -156,29 +157,29 @@ pub fn session_of(
 
 /// All sessions that have this conversation, found by reading the status of every session.
 pub fn sessions_with(home: &StateDir, kind: &str, id: &str) -> Vec<SessionStatus> {
-    let mut found = sessions(home);
-    found.retain(|status| has(status, kind, id));
+    let mut found = all_session_statuses(home);
+    found.retain(|status| has_conversation(status, kind, id));
     found
 }
 
 /// All sessions that have a conversation of an agent.
-pub fn sessions(home: &StateDir) -> Vec<SessionStatus> {
+pub fn all_session_statuses(home: &StateDir) -> Vec<SessionStatus> {
     let all = home.session_ids().unwrap_or_default();
     let known = all.iter().filter_map(|session| session_status::status(home, session).ok());
     known.filter(|status| status.conversation_id.is_some()).collect()
 }
 
 /// True if the session has this conversation.
-pub fn has(status: &SessionStatus, kind: &str, id: &str) -> bool {
+pub fn has_conversation(status: &SessionStatus, kind: &str, id: &str) -> bool {
     status.conversation_id.as_deref() == Some(id) && status.what.conversation == kind
 }
 
 fn lock_path(home: &StateDir, kind: &str, id: &str) -> PathBuf {
-    home.root().join("conversations").join(file_name(kind)).join(file_name(id))
+    home.root().join("conversations").join(conversation_file_name(kind)).join(conversation_file_name(id))
 }
 
 /// Makes a name that is safe for a file, and different for different texts.
-pub fn file_name(text: &str) -> String {
+pub fn conversation_file_name(text: &str) -> String {
     let mut name = String::new();
     for byte in text.bytes() {
         match byte {
@@ -222,7 +223,8 @@ mod tests {
     fn different_ids_have_different_files() {
         let long = "x".repeat(1000);
         let ids = ["", "a/b", "a%2fb", "..", ".", long.as_str(), &long[1..], "ü"];
-        let names: std::collections::BTreeSet<String> = ids.iter().map(|id| file_name(id)).collect();
+        let names: std::collections::BTreeSet<String> =
+            ids.iter().map(|id| conversation_file_name(id)).collect();
         assert_eq!(names.len(), ids.len());
         assert!(names.iter().all(|name| name.len() < 255 && !name.starts_with('.') && !name.contains('/')));
     }

@@ -78,7 +78,7 @@ impl TerminalIdentity {
         // A shell that survived the end of its window lives on without a terminal, and the next window has the
         // same device.
         let device = rustix::fs::stat(&self.tty).map(|file| number_of_device(file.st_rdev));
-        match (identity::stat(self.leader.pid), device) {
+        match (identity::process_stat(self.leader.pid), device) {
             (Ok(leader), Ok(device)) if leader.tty == device => TerminalPresence::There,
             (Ok(_), _) => TerminalPresence::Gone,
             (Err(_), _) => TerminalPresence::CannotTell,

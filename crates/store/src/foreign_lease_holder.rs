@@ -37,13 +37,13 @@ impl ForeignLeaseHolder {
         if pids.is_empty() {
             return None;
         }
-        let signed = store::signed_by(&store::holder(dir));
+        let signed = store::lease_signer(&store::holder(dir));
         // The pid of a signer that has ended may belong to another process by now.
         let signer =
             signed.filter(|signer| !matches!(signer.check(), ProcessLiveness::Gone)).map(|signer| signer.pid);
         let others = pids.into_iter().filter(|pid| Some(*pid) != signer);
         let stranger =
-            others.filter_map(|pid| identity::stat(pid).ok()).find(|stat| stat.comm != OWN_COMM)?;
+            others.filter_map(|pid| identity::process_stat(pid).ok()).find(|stat| stat.comm != OWN_COMM)?;
         Some(Self { pid: stranger.pid, command: command(&stranger), locked })
     }
 
@@ -65,12 +65,12 @@ impl ForeignLeaseHolder {
 
 /// The command line of a process on one line, without secrets and control characters: tokens with scope `read` see it.
 fn command(stranger: &ProcessStat) -> String {
-    let line: String = command_of(stranger).chars().take(SHOWN_COMMAND).collect();
+    let line: String = command_of_process(stranger).chars().take(SHOWN_COMMAND).collect();
     line.escape_debug().to_string()
 }
 
 /// The command line of a process, without secrets; its name if it has none.
-pub fn command_of(stat: &ProcessStat) -> String {
+pub fn command_of_process(stat: &ProcessStat) -> String {
     let argv = stat.open().and_then(|opened| opened.argv()).unwrap_or_default();
     if argv.is_empty() { stat.comm.clone() } else { redact::redact_command_line(&argv) }
 }

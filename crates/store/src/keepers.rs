@@ -2,7 +2,7 @@
 //!
 //! Promise: a process is called the keeper of a session only if the lease names it and it was started for that very
 //! directory.
-//! Start with [`kept_by`] for a process, and `keeper_of` for a session.
+//! Start with [`session_of_keeper`] for a process, and `keeper_of` for a session.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use berth_host::identity::{Pidfd, ProcessIdentity, ProcessLiveness};
-use berth_host::process::{census, command_line};
+use berth_host::process::{all_processes, command_line};
 
 use crate::session_files::{LEASE_FILE, SessionFiles};
 use crate::{session_status, store};
@@ -21,17 +21,17 @@ pub const KEEPER_VERB: &str = "keeper";
 pub const ADOPT_FLAG: &str = "--adopt";
 
 /// The session that a process is proven to keep.
-pub fn kept_by(pid: u32) -> Option<SessionFiles> {
-    let files = started_for(pid)?;
+pub fn session_of_keeper(pid: u32) -> Option<SessionFiles> {
+    let files = session_keeper_was_started_for(pid)?;
     let signed = |identity: ProcessIdentity| {
         fs::read(files.dir().join(LEASE_FILE))
-            .is_ok_and(|text| text.starts_with(store::signature(&identity).as_bytes()))
+            .is_ok_and(|text| text.starts_with(store::lease_signature(&identity).as_bytes()))
     };
     ProcessIdentity::of(pid).is_ok_and(signed).then_some(files)
 }
 
 /// The session that a process was started to keep, by its command line alone, which does not prove that it does.
-pub fn started_for(pid: u32) -> Option<SessionFiles> {
+pub fn session_keeper_was_started_for(pid: u32) -> Option<SessionFiles> {
     let dir = command_line(pid).ok().and_then(|line| session_dir(&line))?;
     SessionFiles::understand(dir.as_os_str())
 }
@@ -42,7 +42,7 @@ pub(crate) fn keeper_started_for(dir: &Path) -> io::Result<Option<(u32, Pidfd)>>
     let ours = rustix::process::geteuid().as_raw();
     let resolved = |dir: &Path| Some((dir.file_name()?.to_owned(), fs::canonicalize(dir.parent()?).ok()?));
     let wanted = resolved(dir);
-    for stat in census()? {
+    for stat in all_processes()? {
         if stat.pid == std::process::id() || stat.is_zombie() {
             continue;
         }
@@ -104,7 +104,7 @@ pub(crate) fn keeper_of(dir: &Path) -> Result<(ProcessIdentity, Pidfd), NoKeeper
         Ok(false) => return Err(NoKeeper::NotKept),
         Err(error) => return Err(cannot_tell("look at its lease", error)),
     }
-    let Some(signed) = store::signed_by(&store::holder(dir)) else {
+    let Some(signed) = store::lease_signer(&store::holder(dir)) else {
         return Err(NoKeeper::CannotTell("its lease does not say who holds it".to_owned()));
     };
     let pidfd = match signed.check() {

@@ -15,7 +15,7 @@ use berth_api::status::Timestamp;
 use berth_api::{Problem, ProblemCode};
 use berth_core::{NotificationKind, SessionId};
 use berth_host::identity::ProcessIdentity;
-use berth_host::lock::{LockFile, LockState, probe};
+use berth_host::lock::{LockFile, LockState, lock_state};
 use berth_host::process::command_line;
 use berth_host::{clock, dir, disk};
 use serde::{Deserialize, Serialize};
@@ -123,7 +123,7 @@ impl NotificationDir {
             for number in 0..MOST_AT_WORK {
                 let lock = LockFile::open_or_create(&self.dir.join(format!("seat.{number}")))?;
                 if lock.try_exclusive()? {
-                    lock.write_text(&store::signature(&ProcessIdentity::me()?))?;
+                    lock.write_text(&store::lease_signature(&ProcessIdentity::me()?))?;
                     return Ok(Some(NotifierPermit { _lock: lock }));
                 }
             }
@@ -235,26 +235,26 @@ pub fn note_failure(files: &SessionFiles, event: u64, occasion: NotificationKind
 
 /// True if a process is proven to be a notifier: it was started as one, and it signed for a seat. It may be below an
 /// unrelated keeper, if it was started by a command of an agent.
-pub fn is_at_work(pid: u32) -> bool {
+pub fn is_notifier_running(pid: u32) -> bool {
     notified_session(pid).is_some()
 }
 
 /// The session that a process notifies of, if it is proven to be a notifier.
 pub fn notified_session(pid: u32) -> Option<SessionFiles> {
-    let session = started_for(pid)?;
+    let session = session_notifier_was_started_for(pid)?;
     let desk = NotificationDir::existing(&session.home())?;
-    let signature = store::signature(&ProcessIdentity::of(pid).ok()?);
+    let signature = store::lease_signature(&ProcessIdentity::of(pid).ok()?);
     let signed = |number| {
         let seat = desk.dir.join(format!("seat.{number}"));
         // Any process of this account can write the text; it counts only while the seat is taken.
         fs::read(&seat).is_ok_and(|text| text.starts_with(signature.as_bytes()))
-            && matches!(probe(&seat), Ok(Some(LockState::Held)))
+            && matches!(lock_state(&seat), Ok(Some(LockState::Held)))
     };
     (0..MOST_AT_WORK).any(signed).then_some(session)
 }
 
 /// The session that a process was started to notify of, by its command line alone, which is not proof.
-pub fn started_for(pid: u32) -> Option<SessionFiles> {
+pub fn session_notifier_was_started_for(pid: u32) -> Option<SessionFiles> {
     session_of(&command_line(pid).ok()?)
 }
 
@@ -362,11 +362,11 @@ mod tests {
         like.arg0("berth").arg(NOTIFIER_VERB).arg(home.session(&home.mint().expect("a session")).argument());
         let mut like = like.current_dir(&place).stdin(Stdio::piped()).spawn().expect("sh");
         let seat = LockFile::open_or_create(&desk.dir.join("seat.0")).expect("a file");
-        seat.write_text(&store::signature(&ProcessIdentity::of(like.id()).expect("it lives")))
+        seat.write_text(&store::lease_signature(&ProcessIdentity::of(like.id()).expect("it lives")))
             .expect("a disk");
-        let of_nobody = is_at_work(like.id());
+        let of_nobody = is_notifier_running(like.id());
         assert!(seat.try_exclusive().expect("a lock"));
-        let of_somebody = is_at_work(like.id());
+        let of_somebody = is_notifier_running(like.id());
         drop(like.stdin.take());
         like.wait().expect("our own child");
         assert_eq!((of_nobody, of_somebody), (false, true));
@@ -387,7 +387,7 @@ mod tests {
             drop(seats.pop());
             assert!(waiting.join().expect("no panic"));
         });
-        assert!(!is_at_work(std::process::id()), "it signed, but was not started as one");
+        assert!(!is_notifier_running(std::process::id()), "it signed, but was not started as one");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use berth_api::message::{ClaimedCaller, KeeperAnswer, KeeperRequest};
 use berth_api::{KeeperConnection, Problem, ProblemCode, SessionStatus};
 use berth_core::SessionId;
 use berth_host::identity::{Pidfd, ProcessIdentity};
-use berth_host::lock::{FileId, LockFile, LockState, probe};
+use berth_host::lock::{FileId, LockFile, LockState, lock_state};
 use berth_host::{disk, process_tree, socket};
 use berth_journal::{ChainHead, Committed};
 
@@ -260,7 +260,7 @@ impl SessionFiles {
 
     /// True if the lease file itself is locked: it is not if it was removed or replaced while its keeper runs.
     pub fn has_locked_lease(&self) -> bool {
-        matches!(probe(&self.dir.join(LEASE_FILE)), Ok(Some(LockState::Held)))
+        matches!(lock_state(&self.dir.join(LEASE_FILE)), Ok(Some(LockState::Held)))
     }
 
     /// The text of the lease: the process that holds, or last held it.
@@ -327,7 +327,7 @@ impl SessionFiles {
 
     /// Opens the keeper's socket. Only the holder of the lease may listen.
     pub fn listen(&self) -> io::Result<UnixListener> {
-        socket::listen(&self.dir, SOCKET_NAME)
+        socket::listen_at(&self.dir, SOCKET_NAME)
     }
 
     /// True if there is a socket, also if no keeper listens on it.
@@ -342,7 +342,7 @@ impl SessionFiles {
 
     /// State of the lock that every process of the last run inherited.
     pub fn probe_run_lock(&self) -> io::Result<Option<LockState>> {
-        probe(&self.dir.join(RUN_LOCK))
+        lock_state(&self.dir.join(RUN_LOCK))
     }
 
     /// Opens that lock, and makes it if it is missing.
@@ -352,7 +352,7 @@ impl SessionFiles {
 
     /// Processes that have the run's lock open.
     pub fn run_lock_carriers(&self) -> io::Result<process_tree::ProcessMatches> {
-        process_tree::with_open_lock(&self.dir.join(RUN_LOCK))
+        process_tree::processes_with_open_lock(&self.dir.join(RUN_LOCK))
     }
 
     /// Sessions whose run's lock a process holds, in any state directory. The directory of a session that was moved

@@ -15,7 +15,7 @@ use berth_api::{Problem, ProblemCode, SessionState};
 use berth_core::{Session, SessionId};
 use berth_host::clock;
 use berth_host::identity::{Pidfd, ProcessLiveness};
-use berth_host::lock::{LockState, probe};
+use berth_host::lock::{LockState, lock_state};
 use serde::{Deserialize, Serialize};
 
 use crate::foreign_lease_holder::ForeignLeaseHolder;
@@ -33,7 +33,7 @@ const ASIDE_FILE: &str = "status.json.aside";
 /// True if the session in `dir` is held: by its keeper, or by a command that clears up after one. A lease file that
 /// was removed or replaced proves nothing about its keeper; the lock on the directory does.
 pub(crate) fn is_kept(dir: &Path) -> io::Result<bool> {
-    let is_held = |path: &Path| probe(path).map(|found| found == Some(LockState::Held));
+    let is_held = |path: &Path| lock_state(path).map(|found| found == Some(LockState::Held));
     Ok(is_held(&dir.join(LEASE_FILE))? || is_held(dir)?)
 }
 
@@ -135,7 +135,7 @@ impl StatusCache {
             // (see [`invalidate_status_cache`]).
             && (status.state.is_final()
                 // A keeper does not write the cache for every event: it counts if the journal has not grown since.
-                || (is_there(status.keeper_pid) && is_kept(&dir).unwrap_or(false) && is_up_to_date(&dir, status_cache))
+                || (is_keeper_alive(status.keeper_pid) && is_kept(&dir).unwrap_or(false) && is_up_to_date(&dir, status_cache))
                 || is_released(&dir, &mut status, status_cache));
         if !is_believed {
             return None;
@@ -175,7 +175,7 @@ impl LeaseHolder {
 
     /// Identifies the holder of a lease that is held.
     fn held(dir: &Path, session: &Session) -> Self {
-        let keeper = session.keeper.as_ref().map(|keeper| process_ref::identity(keeper).check());
+        let keeper = session.keeper.as_ref().map(|keeper| process_ref::to_process_identity(keeper).check());
         match keeper {
             // A live keeper holds its lease, so no other holder has to be searched for.
             Some(ProcessLiveness::Alive(_) | ProcessLiveness::CannotTell(_)) => Self::Kept,
@@ -255,7 +255,7 @@ pub(crate) fn describe(dir: &Path, id: &SessionId, history: &SessionView, kept: 
 }
 
 /// True if the keeper that a cache names is alive. If it is not, and the lease is held, then the holder is clearing up.
-pub fn is_there(keeper_pid: Option<u32>) -> bool {
+pub fn is_keeper_alive(keeper_pid: Option<u32>) -> bool {
     let alive = |pid| Pidfd::open(pid).is_ok_and(|pidfd| !pidfd.has_exited());
     keeper_pid.is_some_and(alive)
 }

@@ -275,7 +275,8 @@ impl SessionView {
             Some(outcome) => status.set_outcome(&outcome.clone().into()),
             None if session.state(kept) == SessionState::Lost => {
                 status.set_outcome(&berth_api::record::RunOutcome::Lost);
-                let unproven = process_ref::elsewhere(session).map(|why| format!("not proven: {why}"));
+                let unproven =
+                    process_ref::other_host_of_run(session).map(|why| format!("not proven: {why}"));
                 status.failure = unproven.or(status.failure);
             }
             None => {}

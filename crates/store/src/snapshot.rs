@@ -12,7 +12,7 @@ use std::path::Path;
 
 use berth_api::snapshot::SessionSnapshot;
 use berth_core::SessionId;
-use berth_host::identity::boot;
+use berth_host::identity::boot_id;
 use berth_journal::{Checkpoint, Seq};
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +82,7 @@ impl Snapshot {
 
     /// Writes the file. A snapshot that is not synced counts until the next boot.
     pub(crate) fn write(&self, dir: &Path, id: &SessionId, synced: bool) -> io::Result<()> {
-        let bytes = self.encode(id, if synced { None } else { Some(boot()?.to_owned()) });
+        let bytes = self.encode(id, if synced { None } else { Some(boot_id()?.to_owned()) });
         if bytes.len() > Self::MAX_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -154,7 +154,7 @@ impl Snapshot {
             return None;
         }
         let paper: StoredSnapshot = serde_json::from_slice(json).ok()?;
-        let is_of_now = paper.boot.is_none_or(|written| boot().is_ok_and(|now| now == written));
+        let is_of_now = paper.boot.is_none_or(|written| boot_id().is_ok_and(|now| now == written));
         if paper.format != FORMAT || paper.id != id.as_str() || !is_of_now {
             return None;
         }

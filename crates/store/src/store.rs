@@ -26,7 +26,7 @@ use crate::session_view::{SessionView, StoredEvent};
 use crate::snapshot::Snapshot;
 use crate::turn_index::TurnLink;
 pub(crate) use lease::holder;
-pub use lease::{Lease, LeaseIntegrity, signature, signed_by};
+pub use lease::{Lease, LeaseIntegrity, lease_signature, lease_signer};
 
 /// Name of the journal's directory in a session's directory.
 pub(crate) const JOURNAL_DIR: &str = "journal";
@@ -158,7 +158,7 @@ pub(crate) fn read_after(
     id: &SessionId,
     checkpoint: Checkpoint,
 ) -> Result<Option<Vec<Committed<StoredEvent>>>, Problem> {
-    berth_journal::read_after(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), checkpoint)
+    berth_journal::read_journal_after(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), checkpoint)
         .map_err(|error| journal_problem(&error, id.as_str()))
 }
 
@@ -194,7 +194,7 @@ fn read_there(
         )
         .hint(format!("its journal is empty; its directory is {}", dir.display())));
     }
-    berth_journal::read_range(&RealDisk::new(path), id.as_str(), Seq(from), Seq(to), most_bytes)
+    berth_journal::read_journal_range(&RealDisk::new(path), id.as_str(), Seq(from), Seq(to), most_bytes)
         .map_err(|error| journal_problem(&error, id.as_str()))
 }
 
@@ -215,20 +215,20 @@ pub fn no_session(id: &SessionId) -> Problem {
 
 /// Reads a journal as far as possible, and returns the damage behind that. For people only.
 pub(crate) fn salvage(dir: &Path, id: &SessionId) -> (Vec<Committed<StoredEvent>>, Option<Problem>) {
-    let (events, damage) = berth_journal::salvage(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str());
+    let (events, damage) = berth_journal::salvage_journal(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str());
     (events, damage.map(|damage| journal_problem(&damage, id.as_str())))
 }
 
 /// The heads of a journal at these events, as far as they exist, and at the last event that was read.
 pub(crate) fn heads(dir: &Path, id: &SessionId, at: &[u64]) -> Result<(Vec<ChainHead>, ChainHead), Problem> {
     let at: Vec<Seq> = at.iter().copied().map(Seq).collect();
-    berth_journal::heads(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), &at)
+    berth_journal::chain_heads(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), &at)
         .map_err(|error| unless_gone(dir, id, journal_problem(&error, id.as_str())))
 }
 
 /// Names of the journal files that have the events from `from` to `to`.
 pub(crate) fn segments_of(dir: &Path, id: &SessionId, from: u64, to: u64) -> Result<Vec<String>, Problem> {
-    berth_journal::segments_of(&RealDisk::new(dir.join(JOURNAL_DIR)), Seq(from), Seq(to))
+    berth_journal::segments_between(&RealDisk::new(dir.join(JOURNAL_DIR)), Seq(from), Seq(to))
         .map_err(|error| journal_problem(&error, id.as_str()))
 }
 

@@ -204,7 +204,7 @@ impl TurnPageRequest {
     ) -> Vec<TurnView> {
         tracing::warn!(session = %id, turn = self.from, "the turn index is in doubt: the journal is replayed");
         let known = events.partition_point(|event| event.seq().0 <= history.seq);
-        let mut views = turn_view::views(&events[..known], id);
+        let mut views = turn_view::turn_views(&events[..known], id);
         let numbers = self.numbers(history);
         views.retain(|view| numbers.contains(&view.number));
         self.cut(&mut views);

@@ -2,7 +2,7 @@
 //!
 //! Promise: a view follows from the events and from the state of the session. Events that do not fit are not folded.
 //! Not here: finding the events of a turn (see `turn_index`).
-//! Start with [`view`].
+//! Start with [`turn_view`].
 
 use std::path::Path;
 
@@ -36,10 +36,10 @@ pub fn turn_of(event: &Event) -> Option<u64> {
 }
 
 /// All turns of a session, folded from its whole journal.
-pub fn views(events: &[Committed<StoredEvent>], id: &SessionId) -> Vec<TurnView> {
+pub fn turn_views(events: &[Committed<StoredEvent>], id: &SessionId) -> Vec<TurnView> {
     let (history, links) = SessionView::replay_with_links(events);
     let turns = turn_index::by_turn(&links);
-    turns.values().filter_map(|links| view(id, &history.session, links, events)).collect()
+    turns.values().filter_map(|links| turn_view(id, &history.session, links, events)).collect()
 }
 
 /// Reads the events that these links of turns name, and folds them. `None` if the links of a turn are not to be trusted.
@@ -56,12 +56,12 @@ pub(crate) fn read_views(
         let (first, last) = (near[0], near[near.len() - 1]);
         events.extend(store::read_range(dir, id, first, last, usize::MAX)?);
     }
-    Ok(turns.iter().map(|links| view(id, session, links, &events)).collect())
+    Ok(turns.iter().map(|links| turn_view(id, session, links, &events)).collect())
 }
 
 /// Folds one turn from the events that its links name, and from the state of the session. `None` if these events
 /// are not all of that turn's: then the index is not to be trusted.
-pub fn view(
+pub fn turn_view(
     id: &SessionId,
     session: &Session,
     links: &[TurnLink],

@@ -214,7 +214,7 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<TranscriptRep
         Some(TranscriptKind::Claude) => ConversationGraph::of(&mut survey),
         Some(TranscriptKind::Codex) | None => ConversationGraph::default(),
     };
-    let file = location::open(path)?;
+    let file = location::open_transcript(path)?;
     let told =
         shape.classify_second_beginnings(&file, &survey).and_then(|()| report(path, &file, &survey, &shape));
     told.map_err(|error| format!("cannot read {}: {error}", path.display()))

@@ -6,7 +6,7 @@
 //! joined a running turn, one line of a user record if several waiting prompts were merged, or a system record
 //! `local_command`.
 //! Promise: two writers with mixed records are distinguished by the tree; words of a sub-agent are not an answer.
-//! Not here: the decision about doubtful results (see [`decide_fate`]). Start with [`fate`].
+//! Not here: the decision about doubtful results (see [`decide_fate`]). Start with [`turn_fate`].
 
 use std::borrow::Cow;
 use std::collections::HashSet;

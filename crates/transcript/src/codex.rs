@@ -4,7 +4,7 @@
 //! `client_id` is the one that berth gave) or, from older versions, an event `user_message`. The prompt names its turn,
 //! and so does the end: `task_complete`, with an error if the turn failed, or `turn_aborted`.
 //! Promise: records of other turns, earlier or later ones, decide nothing.
-//! Not here: the decision about doubtful results (see [`decide_fate`]). Start with [`fate`].
+//! Not here: the decision about doubtful results (see [`decide_fate`]). Start with [`turn_fate`].
 
 use std::borrow::Cow;
 use std::fs::File;

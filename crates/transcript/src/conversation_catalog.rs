@@ -4,7 +4,7 @@
 //! at its beginning and `TAIL_BYTES` at its end are read, and only if the caller wants its details. A torn, binary,
 //! empty or unknown file is listed with the facts that are known. Nothing is ever written.
 //! Not here: open conversations (see `berth_conversations::foreign_writers`), their sessions, damage in a file.
-//! Start with [`list`], then [`StoredConversation::look`].
+//! Start with [`list_conversations`], then [`StoredConversation::look`].
 
 use std::ffi::OsString;
 use std::fs;
@@ -85,7 +85,7 @@ pub struct ConversationDetails {
 }
 
 /// Lists all conversations of an agent with this environment. Another config directory is another account.
-pub fn list(
+pub fn list_conversations(
     kind: TranscriptKind,
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<ConversationCatalog, String> {
@@ -117,7 +117,7 @@ pub fn list(
 }
 
 /// The conversation in this file, at any place: its name has the id.
-pub fn from_file(path: &Path) -> Option<StoredConversation> {
+pub fn conversation_in_file(path: &Path) -> Option<StoredConversation> {
     let (kind, id) = conversation_of_path(path)?;
     let is_compressed = path.extension().is_some_and(|extension| extension == "zst");
     let mut shelf = ConversationCatalog::default();
@@ -132,7 +132,7 @@ pub fn id_of_path(path: &Path) -> Option<String> {
 
 /// True if a rollout of Codex is one of a sub-agent: it names its main conversation as well as its own.
 pub fn is_of_sub_agent(rollout: &Path) -> bool {
-    let first = location::open(rollout).ok().and_then(|file| {
+    let first = location::open_transcript(rollout).ok().and_then(|file| {
         let mut line = Vec::new();
         io::BufReader::new(file.take(HEAD_BYTES)).read_until(b'\n', &mut line).ok()?;
         serde_json::from_slice::<Value>(&line).ok()
@@ -211,7 +211,9 @@ impl ConversationCatalog {
         for path in self.entries(dir) {
             if depth > 0 {
                 self.rollouts(&path, depth - 1, is_archived);
-            } else if let Some(kept) = from_file(&path).filter(|kept| kept.kind == TranscriptKind::Codex) {
+            } else if let Some(kept) =
+                conversation_in_file(&path).filter(|kept| kept.kind == TranscriptKind::Codex)
+            {
                 self.kept.push(StoredConversation { is_archived, ..kept });
             }
         }
@@ -225,7 +227,7 @@ impl StoredConversation {
         if self.is_compressed {
             return Err(format!("{} is compressed", self.path.display()));
         }
-        let file = location::open(&self.path)?;
+        let file = location::open_transcript(&self.path)?;
         let mut look = ConversationDetails::default();
         look.begin(self.kind, io::BufReader::new((&file).take(HEAD_BYTES))).map_err(wrong)?;
         let end = file.metadata().map_err(wrong)?.len();

@@ -1,6 +1,6 @@
 //! Reader of the transcripts that agents keep themselves.
 //!
-//! After a crash the end of a turn may be unknown. Claude Code and Codex record their dialogue; [`fate`] looks there.
+//! After a crash the end of a turn may be unknown. Claude Code and Codex record their dialogue; [`turn_fate`] looks there.
 //! Measured with Claude Code 2.1.325 and Codex 0.166.0: an agent reports the end of a turn only after writing it to its
 //! transcript, so if the transcript lacks the end, no client was told of one.
 //! Promise: [`TurnFate::Done`], [`TurnFate::Failed`], [`TurnFate::Rejected`] and [`TurnFate::Unfinished`] rest on records; a torn,
@@ -10,7 +10,7 @@
 //! A transcript may also be damaged: [`check`] finds the damage, [`tree`] shows the turns, [`repair`] makes a repaired
 //! copy. All three use a `survey` of the file. An original is never opened for writing.
 //! Not here: proof that the agent's process is gone (the caller has it before it asks).
-//! Start with [`fate`], and with [`check::check`].
+//! Start with [`turn_fate`], and with [`check::check`].
 
 #![forbid(unsafe_code)]
 
@@ -37,7 +37,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 pub use location::{
-    AllTranscripts, TranscriptKind, TranscriptPath, config_dir, every_file, is_plain_id, open, own,
+    AllTranscripts, TranscriptKind, TranscriptPath, agents_own_path, config_dir, every_file, is_plain_id,
+    open_transcript,
 };
 pub use transcript_index::kind_in;
 
@@ -137,7 +138,7 @@ impl<'a> GivenPrompt<'a> {
 /// The fate of the last turn of a conversation, after the agent's process is proven to be gone. `env` is the agent's
 /// environment, which says where the transcripts are. At most `MAX_FATE_BYTES` are read: a keeper answers no client
 /// meanwhile, and the agent can make its record as large as it likes.
-pub fn fate(
+pub fn turn_fate(
     kind: &str,
     conversation_id: &str,
     env: impl Fn(&str) -> Option<OsString>,
@@ -162,7 +163,7 @@ pub fn fate(
             "there are two records of conversation {conversation_id}: {one} and {other}"
         ));
     }
-    let mut file = match location::open(&found.path) {
+    let mut file = match location::open_transcript(&found.path) {
         Ok(file) => file,
         Err(why) => return cannot_tell(why),
     };
@@ -203,12 +204,16 @@ fn skip_to_tail(file: &mut File, from_bytes: u64) -> io::Result<bool> {
 
 /// True if the agent can resume a conversation with this id; `None` if unknown. False for an existing file without
 /// dialogue: Claude Code neither resumes it nor starts anew under its id.
-pub fn exists(kind: &str, conversation_id: &str, env: impl Fn(&str) -> Option<OsString>) -> Option<bool> {
+pub fn transcript_exists(
+    kind: &str,
+    conversation_id: &str,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Option<bool> {
     let kind = TranscriptKind::of(kind)?;
     let files = location::files(kind, conversation_id, &env).ok()?;
     let mut any = false;
     for found in files.iter().filter(|found| !found.is_archived) {
-        let file: File = location::open(&found.path).ok()?;
+        let file: File = location::open_transcript(&found.path).ok()?;
         any |= match kind {
             TranscriptKind::Claude => claude::has_words(&file).ok()?,
             TranscriptKind::Codex => found.is_compressed || codex::has_words(&file).ok()?,
@@ -218,7 +223,7 @@ pub fn exists(kind: &str, conversation_id: &str, env: impl Fn(&str) -> Option<Os
 }
 
 /// The readable files of a conversation: compressed ones are left out.
-pub fn files(
+pub fn transcript_files(
     kind: &str,
     conversation_id: &str,
     env: impl Fn(&str) -> Option<OsString>,
@@ -226,7 +231,7 @@ pub fn files(
     let Some(kind) = TranscriptKind::of(kind) else { return Ok(Vec::new()) };
     let found =
         location::files(kind, conversation_id, &env)?.into_iter().filter(|found| !found.is_compressed);
-    Ok(found.map(|found| found.path).filter(|path| location::open(path).is_ok()).collect())
+    Ok(found.map(|found| found.path).filter(|path| location::open_transcript(path).is_ok()).collect())
 }
 
 /// Cuts an answer to the limit, at the end of a character.

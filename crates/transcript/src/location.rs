@@ -2,7 +2,7 @@
 //!
 //! Promise: paths come from the environment of the *agent*, never from ours. An id is searched for by name, never taken
 //! as a path. A directory that cannot be read is an error, not an absence.
-//! Not here: the contents of the files. Start with [`files`].
+//! Not here: the contents of the files. Start with [`transcript_files`].
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -144,7 +144,7 @@ pub struct TranscriptPath {
 }
 
 /// Returns the facts if a path is in an agent's own directory, also through links.
-pub fn own(path: &Path) -> Option<TranscriptPath> {
+pub fn agents_own_path(path: &Path) -> Option<TranscriptPath> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // A link in an agent's directory belongs to the agent as much as its target.
     let named = path.file_name().and_then(|name| Some(fs::canonicalize(dir).ok()?.join(name)));
@@ -267,7 +267,7 @@ fn is_absent(error: &io::Error) -> bool {
 
 /// Opens a transcript to read it. Links are followed; a target that is not a regular file is refused, because a read
 /// from a pipe would wait for a writer.
-pub fn open(path: &Path) -> Result<File, String> {
+pub fn open_transcript(path: &Path) -> Result<File, String> {
     let wrong = |error: io::Error| format!("cannot open {}: {error}", path.display());
     read_budget::check_not_abandoned().map_err(wrong)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -105,7 +105,7 @@ impl TranscriptPosition {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return TranscriptUpdate::Replaced,
             Err(error) => return cannot_tell(format!("cannot examine {}: {error}", self.path.display())),
         }
-        let mut file: File = match location::open(&self.path) {
+        let mut file: File = match location::open_transcript(&self.path) {
             Ok(file) => file,
             Err(why) => return cannot_tell(why),
         };

@@ -112,7 +112,7 @@ fn make(
     ensure_not_original(&rest, &before)?;
     let is_there = target.symlink_metadata().is_ok();
     // All files in an agent's own directory are originals, even if the caller allows replacing them.
-    let is_own = location::own(target).is_some();
+    let is_own = location::agents_own_path(target).is_some();
     if is_own && is_there {
         return Err(format!("{} is another original, which is never replaced", target.display()));
     }
@@ -142,7 +142,7 @@ fn make(
                 survey.records
             ));
         }
-        let file = location::open(&from)?;
+        let file = location::open_transcript(&from)?;
         let wrong = |error: std::io::Error| format!("cannot read {}: {error}", from.display());
         // Only the original has an end at which a process may be writing; in a copy other turns may follow it.
         if wish.is_held && round == 0 {
@@ -211,7 +211,7 @@ fn make(
     } else {
         ConversationGraph::default()
     };
-    let file = location::open(&copy)?;
+    let file = location::open_transcript(&copy)?;
     let left = shape
         .classify_second_beginnings(&file, &survey)
         .and_then(|()| check::report(target, &file, &survey, &shape));
@@ -310,7 +310,7 @@ fn index_and_choose(
     }
     let mut shape = ConversationGraph::of(&mut survey);
     let wrong = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    shape.classify_second_beginnings(&location::open(path)?, &survey).map_err(wrong)?;
+    shape.classify_second_beginnings(&location::open_transcript(path)?, &survey).map_err(wrong)?;
     let wanted = match choice {
         BranchSelector::Keep(BranchChoice::All) => None,
         BranchSelector::Keep(BranchChoice::Newest) => shape.newest(&survey),
@@ -336,7 +336,7 @@ fn index_and_choose(
 
 /// The directory of a conversation.
 fn cwd_of(path: &Path, survey: &TranscriptIndex) -> Option<String> {
-    let file = location::open(path).ok()?;
+    let file = location::open_transcript(path).ok()?;
     let line = match survey.kind? {
         TranscriptKind::Claude => survey.line_of((0..survey.len()).next_back()?),
         TranscriptKind::Codex => 1,
@@ -355,7 +355,7 @@ type FileStamp = (u64, u64, u64, i64, i64);
 
 fn stamp(path: &Path) -> Result<FileStamp, String> {
     use std::os::unix::fs::MetadataExt;
-    let file = location::open(path)?;
+    let file = location::open_transcript(path)?;
     let meta = file.metadata().map_err(|error| format!("cannot examine {}: {error}", path.display()))?;
     Ok((meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec()))
 }

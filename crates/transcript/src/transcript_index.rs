@@ -152,7 +152,7 @@ pub(crate) struct TranscriptIndex {
 /// Surveys a whole transcript. `progress` gets the number of bytes after each read.
 pub(crate) fn build_index(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<TranscriptIndex, String> {
     let wrong = |error: io::Error| format!("cannot read {}: {error}", path.display());
-    let file = location::open(path)?;
+    let file = location::open_transcript(path)?;
     let size = file.metadata().map_err(wrong)?.len();
     read(&file, size, progress).map_err(wrong)
 }
@@ -191,7 +191,7 @@ fn read(file: &File, size: u64, progress: &mut dyn FnMut(u64)) -> io::Result<Tra
 
 /// The agent that wrote a file, by the first record that tells; `None` if no record near the beginning does.
 pub fn kind_in(path: &Path) -> Result<Option<TranscriptKind>, String> {
-    let file = location::open(path)?;
+    let file = location::open_transcript(path)?;
     let mut kind = None;
     let visit = |_: &LinePosition, seen: ScannedItem<'_>| {
         if let ScannedItem::Record(head) = seen {

@@ -88,7 +88,7 @@ pub fn tree(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<ConversationTr
             ConversationGraph { leaf: survey.len().checked_sub(1), ..ConversationGraph::default() }
         }
     };
-    let file = location::open(path)?;
+    let file = location::open_transcript(path)?;
     let wrong = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let begins: Vec<u32> = (0..survey.len()).filter(|at| can_start_turn(&survey, *at)).collect();
     let more_turns = begins.len().saturating_sub(MAX_TURNS) as u64;

@@ -26,7 +26,7 @@ use rustix::process::Signal;
 use rustix::stdio::stdin;
 
 use crate::config::Config;
-use crate::current_session::make_current;
+use crate::current_session::set_current_session;
 use crate::leave_key::LeaveKeyDetector;
 use crate::{print, tty};
 use display::{AttachDisplay, ObserveReason, ObserverView};
@@ -119,7 +119,7 @@ pub fn attach_quietly(
         }
         Err(problem) => return Err(problem),
     };
-    make_current(&ctx.home, id);
+    set_current_session(&ctx.home, id);
     // Read before the terminal changes. A failure is not a reason to refuse to attach.
     let scrolled_away = if attached.fence.is_some() && !attached.alternate && wish.lines > 0 {
         let wanted = scrollback::ScrollbackRequest {
@@ -183,11 +183,11 @@ pub fn attach_quietly(
             Err(problem) => break DetachReason::Refused(problem),
         }
     };
-    tty::last_words(&attachment.display.last_words(matches!(left, DetachReason::Ended)));
+    tty::write_before_exit(&attachment.display.last_words(matches!(left, DetachReason::Ended)));
     drop(raw);
     match left {
         DetachReason::Detached => {
-            let back = crate::ui::as_typed(&format!("attach {handle}"));
+            let back = crate::ui::command_to_type(&format!("attach {handle}"));
             let note = format!("detached from {handle}; come back with `{back}`");
             Ok(AttachOutcome { exit: Ok(0), note: Some(note) })
         }
@@ -208,7 +208,7 @@ fn already_ended(ctx: &VerbContext, id: &SessionId, handle: &str) -> Result<Atta
 fn ended(ctx: &VerbContext, id: &SessionId, handle: &str) -> Result<AttachOutcome, Problem> {
     let status = ctx.status(id)?;
     if status.interface == Some(AgentInterface::Chat) && !status.is_over() {
-        let back = crate::ui::as_typed(&format!("attach {handle}"));
+        let back = crate::ui::command_to_type(&format!("attach {handle}"));
         let note = format!("{handle} goes on as a chat; join it with `{back}`");
         return Ok(AttachOutcome { exit: Ok(0), note: Some(note) });
     }
@@ -226,7 +226,7 @@ struct AttachReply {
 
 fn request(keeper: &mut KeeperConnection, role: AttachMode) -> Result<AttachReply, Problem> {
     let _ = keeper.set_timeout(Some(ANSWER_PATIENCE));
-    let answer = keeper.ask(KeeperRequest::Attach { role, size: tty::size().unwrap_or_default() });
+    let answer = keeper.ask(KeeperRequest::Attach { role, size: tty::terminal_size().unwrap_or_default() });
     let _ = keeper.set_timeout(None);
     match answer? {
         KeeperAnswer::Attached { fence, size, alternate, output_end } => {
@@ -254,7 +254,7 @@ impl TerminalAttachment {
         if self.fence.is_none() {
             return self.watch(attached.size, ObserveReason::Asked);
         }
-        let rows = usize::from(tty::size().unwrap_or_default().rows);
+        let rows = usize::from(tty::terminal_size().unwrap_or_default().rows);
         // The line behind the last one that scrolled away becomes the first of the screen.
         let room = if scrolled_away.is_empty() { rows } else { rows - 1 };
         self.show(scrolled_away)?;
@@ -263,7 +263,7 @@ impl TerminalAttachment {
 
     /// Takes the terminal again after it was given back.
     fn begin_again(&mut self) -> Result<(), DetachReason> {
-        self.display.resize_terminal(tty::size().unwrap_or_default());
+        self.display.resize_terminal(tty::terminal_size().unwrap_or_default());
         let enter = self.display.enter();
         self.show(enter)
     }
@@ -359,7 +359,7 @@ impl TerminalAttachment {
                     }
                 }
                 Ok(Some(KeeperMessage::Notice(KeeperNotice::Replaced { by, size }))) => {
-                    let by = print::excerpt(&by, MOST_NAME_CHARS);
+                    let by = print::first_words(&by, MOST_NAME_CHARS);
                     let leave = self.display.leave();
                     self.show(&leave)?;
                     self.watch(size, ObserveReason::TakenOver(by))?;
@@ -385,7 +385,7 @@ impl TerminalAttachment {
     fn heed(&mut self) -> Result<(), DetachReason> {
         match self.signals.read() {
             Ok(Some(signal)) if signal == Signal::WINCH.as_raw() => {
-                let size = tty::size().unwrap_or_default();
+                let size = tty::terminal_size().unwrap_or_default();
                 self.display.resize_terminal(size);
                 self.keeper.send(KeeperRequest::Resize { size }).map_err(|_| DetachReason::Dropped)
             }
@@ -406,7 +406,7 @@ impl TerminalAttachment {
                 }
             }
             // A bell that a full terminal does not take is no loss.
-            None if !before.is_empty() => drop(rustix::io::write(tty::output(), b"\x07")),
+            None if !before.is_empty() => drop(rustix::io::write(tty::terminal_output(), b"\x07")),
             Some(_) | None => {}
         }
         leave.map(|_| DetachReason::Detached)
@@ -416,12 +416,12 @@ impl TerminalAttachment {
     /// must not keep signals from us.
     fn show(&mut self, mut bytes: &[u8]) -> Result<(), DetachReason> {
         while !bytes.is_empty() {
-            match rustix::io::write(tty::output(), bytes) {
+            match rustix::io::write(tty::terminal_output(), bytes) {
                 Ok(count) => bytes = &bytes[count..],
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => {
                     let mut fds = [
-                        PollFd::from_borrowed_fd(tty::output(), PollFlags::OUT),
+                        PollFd::from_borrowed_fd(tty::terminal_output(), PollFlags::OUT),
                         PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
                     ];
                     match poll(&mut fds, None) {

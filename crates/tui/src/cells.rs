@@ -80,7 +80,7 @@ pub(crate) fn wrap(line: &str, columns: usize) -> Vec<CellRow> {
     let columns = columns.max(1);
     let mut rows = vec![CellRow::default()];
     // Escaped before the width is measured.
-    for cluster in clusters(&print::visible(line)) {
+    for cluster in clusters(&print::escape_control_characters(line)) {
         let (shown, wide) = match cluster {
             "\t" => ("    ", 4.min(columns)),
             other => fitting(other, columns),

@@ -92,7 +92,7 @@ fn greeting(status: &SessionStatus) -> String {
 fn print_leave_note(handle: &str, code: u8) {
     // After a signal the terminal may be gone, and the note is not needed.
     if code == 0 {
-        let back = crate::ui::as_typed(&format!("attach {handle}"));
+        let back = crate::ui::command_to_type(&format!("attach {handle}"));
         print::note(&format!("[left {handle}; come back with `{back}`]"));
     }
 }
@@ -108,13 +108,13 @@ fn talk_in_lines(
     print::note(&greeting(status));
     print::note("[each line is a turn; Ctrl-D leaves the session running]");
     if let Some(last) = known.iter().rfind(|view| view.position.is_none()) {
-        print::note(&format!("> {}", print::excerpt(&last.prompt, 200)));
+        print::note(&format!("> {}", print::first_words(&last.prompt, 200)));
         if last.state.is_final() {
             let answer = last.answer.as_deref().unwrap_or_default();
             print::text(&format!("{}\n", answer.trim_end()))?;
         } else {
             let keeper = ctx.keeper_of(id)?;
-            print_outcome(turn_watch::watch(ctx, id, last.number, keeper, false));
+            print_outcome(turn_watch::watch_turn(ctx, id, last.number, keeper, false));
         }
     }
     loop {
@@ -133,7 +133,9 @@ fn talk_in_lines(
         }
         let submit = NewTurn { text: line.trim_end().to_owned(), wait: true, ..NewTurn::default() };
         match ctx.session(id).send(submit) {
-            Ok((keeper, receipt)) => print_outcome(turn_watch::watch(ctx, id, receipt.number, keeper, false)),
+            Ok((keeper, receipt)) => {
+                print_outcome(turn_watch::watch_turn(ctx, id, receipt.number, keeper, false))
+            }
             Err(problem) => print::problem(&problem),
         }
     }

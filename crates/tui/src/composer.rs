@@ -259,8 +259,11 @@ impl Composer {
                 rows.push(begun());
                 continue;
             }
-            let shown =
-                if is_fold { fold_words(piece) } else { crate::print::visible(piece).replace('\t', "    ") };
+            let shown = if is_fold {
+                fold_words(piece)
+            } else {
+                crate::print::escape_control_characters(piece).replace('\t', "    ")
+            };
             for cluster in cells::clusters(&shown) {
                 let (cluster, wide) = cells::fitting(cluster, columns);
                 if rows[rows.len() - 1].width + wide > columns {

@@ -3,7 +3,7 @@
 //! Promise: it shows sessions as they are, those that need you first, and changes one only at a key press. No session
 //! and no keeper can block it. The terminal is restored at the end.
 //! Not here: operations on sessions (it uses those of lists and commands).
-//! Start with [`run`]; `model` defines the keys, `view` the drawing, `source` the data.
+//! Start with [`run_dashboard`]; `model` defines the keys, `view` the drawing, `source` the data.
 
 mod actions;
 mod form;
@@ -31,7 +31,7 @@ use rustix::process::Signal;
 
 use crate::attachment::{self, AttachOptions};
 use crate::chat;
-use crate::current_session::make_current;
+use crate::current_session::set_current_session;
 use crate::keys::KeyParser;
 use crate::{print, tty};
 use model::{ActionOutcome, DashboardEffect, DashboardModel, FinishedAction};
@@ -59,7 +59,7 @@ pub fn is_possible() -> bool {
 pub type RemoteCommandRunner = fn(&RemoteHost, Vec<String>) -> Result<u8, Problem>;
 
 /// Shows the dashboard until the user quits.
-pub fn run(ctx: VerbContext, run_there: RemoteCommandRunner) -> Result<u8, Problem> {
+pub fn run_dashboard(ctx: VerbContext, run_there: RemoteCommandRunner) -> Result<u8, Problem> {
     // The dashboard starts keepers and outlives them and their notifiers: the kernel must reap them.
     berth_host::signals::ignore_child_exits();
     let ctx = Arc::new(ctx);
@@ -227,7 +227,7 @@ impl Dashboard {
         self.screen.give_back();
         // Remarks at the end are shown in the dashboard, not left behind in the shell.
         let outcome = if takes_turns {
-            make_current(&self.ctx.home, id);
+            set_current_session(&self.ctx.home, id);
             chat::run_chat_quietly(&self.ctx, id)
         } else {
             let role = if observe { AttachMode::Observer } else { AttachMode::Writer };

@@ -2,7 +2,7 @@
 //!
 //! Promise: a terminal is given back as it was; text of agents and other hosts is shown and not obeyed.
 //! Not here: state of sessions (`berth-verbs` has it), arguments and consent (see the CLI).
-//! Start with [`dashboard::run`], [`chat::run_chat`] or [`attachment::attach`]; everything else prints through [`mod@print`].
+//! Start with [`dashboard::run_dashboard`], [`chat::run_chat`] or [`attachment::attach`]; everything else prints through [`mod@print`].
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

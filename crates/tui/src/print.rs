@@ -2,7 +2,7 @@
 //!
 //! Promise: people and programs get [`SafeText`] text: a terminal shows text of agents and other hosts and does not obey
 //! it. Clippy refuses any other way to the two streams (`clippy.toml`).
-//! Not here: what draws on a whole terminal (see `tty::output`), and escaping itself (see `visible`).
+//! Not here: what draws on a whole terminal (see `tty::terminal_output`), and escaping itself (see `visible`).
 //! Start with [`text`] (data), [`note`] (remarks), [`problem`] (errors) and [`json`] (data for programs). [`raw`] is for
 //! bytes that are raw by design.
 
@@ -13,9 +13,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use berth_api::{Problem, ProblemCode};
 use berth_core::SessionId;
-pub use berth_host::stdio::write as message;
+pub use berth_host::stdio::write_stdout as message;
 pub use berth_verbs::format::{
-    age, age_since, command_line, exact_duration, excerpt, exit_summary, size, truncate, visible,
+    age_since, command_line, describe_age, describe_size, escape_control_characters, exact_duration,
+    exit_summary, first_words, truncate,
 };
 use serde::Serialize;
 
@@ -33,7 +34,7 @@ pub fn set_typed_verb(find: fn() -> Option<String>) {
 }
 
 /// Remembers how a session was named, so that remarks and errors use that name.
-pub fn call_as_typed(id: &SessionId, typed: &str) {
+pub fn name_session_as_typed(id: &SessionId, typed: &str) {
     if typed != id.as_str() {
         TYPED.lock().unwrap_or_else(PoisonError::into_inner).push((id.clone(), typed.to_owned()));
     }
@@ -77,7 +78,7 @@ pub fn log() -> io::Stderr {
 
 /// Prints an error, with what to do next.
 pub fn problem(problem: &Problem) {
-    let is_coloured = crate::ui::colours_on(is_error_terminal());
+    let is_coloured = crate::ui::uses_colours(is_error_terminal());
     let mut text = SafeText::painted(TextStyle::BoldRed, "error:", is_coloured)
         + format!(" {}\n", as_typed(&problem.what));
     if let Some(advice) = problem

@@ -44,8 +44,8 @@ impl FreeTextKind {
 }
 
 /// The line over a question: what the agent asks permission for, or which agent asks.
-pub fn headline(ask: &AgentQuestion) -> String {
-    let tool = crate::print::excerpt(&ask.tool, 60);
+pub fn question_headline(ask: &AgentQuestion) -> String {
+    let tool = crate::print::first_words(&ask.tool, 60);
     let may_allow = |kind: QuestionOptionKind| {
         matches!(kind, QuestionOptionKind::AllowOnce | QuestionOptionKind::AllowAlways)
     };
@@ -57,13 +57,13 @@ pub fn headline(ask: &AgentQuestion) -> String {
 }
 
 /// The answer made of these options, by their positions; none if nothing is chosen.
-pub fn options(ask: &AgentQuestion, chosen: &[usize]) -> Option<QuestionReply> {
+pub fn reply_with_options(ask: &AgentQuestion, chosen: &[usize]) -> Option<QuestionReply> {
     let ids = ids(ask, chosen);
     (!ids.is_empty()).then_some(QuestionReply::Options { ids, text: None })
 }
 
 /// Selects one of several options, or deselects it.
-pub fn toggle(chosen: &mut Vec<usize>, at: usize) {
+pub fn toggle_option(chosen: &mut Vec<usize>, at: usize) {
     match chosen.iter().position(|it| *it == at) {
         Some(place) => drop(chosen.remove(place)),
         None => chosen.push(at),

@@ -1,7 +1,7 @@
 //! Text that is safe to print.
 //!
 //! Promise: a [`SafeText`] contains no control characters from outside: names, answers, error messages and text of
-//! other hosts are escaped when they become one (see [`berth_verbs::format::visible`]). The only escape sequences in it
+//! other hosts are escaped when they become one (see [`berth_verbs::format::escape_control_characters`]). The only escape sequences in it
 //! are colours that [`SafeText::painted`] adds. `print` takes nothing else.
 //! Not here: where it is printed (see `print`), and what is raw by design (see `print::raw`).
 //! Start with [`SafeText::from`]; put pieces together with `+`.
@@ -184,7 +184,7 @@ impl<T: ToSafeText + ?Sized> ToSafeText for &T {
 
 impl From<&str> for SafeText {
     fn from(text: &str) -> Self {
-        Self(format::visible(text))
+        Self(format::escape_control_characters(text))
     }
 }
 
@@ -291,7 +291,7 @@ mod tests {
         let odd: String = ('\0'..='\u{a0}').chain("\u{202e}\u{2066}日🙂".chars()).collect();
         for json in [SafeText::json(&[&odd]), SafeText::json_line(&[&odd])] {
             let json = json.expect("a text can be written");
-            assert!(!json.as_str().contains(|c| c != '\n' && format::is_hidden(c)), "{json:?}");
+            assert!(!json.as_str().contains(|c| c != '\n' && format::is_control_character(c)), "{json:?}");
             let read: Vec<String> = serde_json::from_str(json.as_str()).expect("it is JSON");
             assert_eq!(read, [odd.as_str()]);
         }

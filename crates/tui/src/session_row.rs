@@ -38,7 +38,7 @@ pub struct ListingRow {
     pub model: String,
     /// The colour of the state; red if the last run failed by itself.
     pub paint: TextStyle,
-    /// Present activity, question, note or end (see [`doing`]).
+    /// Present activity, question, note or end (see [`activity_text`]).
     pub doing: String,
 }
 
@@ -50,11 +50,11 @@ impl ListingRow {
             session: one_line(status.handle()),
             id: status.id.clone(),
             state: one_line(&status.state.to_string()),
-            age: ago(status.created_at, now_ms),
-            active: ago(status.last_activity_at, now_ms),
+            age: age_text(status.created_at, now_ms),
+            active: age_text(status.last_activity_at, now_ms),
             queued: if queued > 0 { queued.to_string() } else { String::new() },
             tags: one_line(&status.tags.join(",")),
-            dir: dir_of(status),
+            dir: directory_text(status),
             branch: one_line(status.branch.as_deref().unwrap_or_default()),
             model: one_line(status.model.as_deref().unwrap_or_default()),
             paint: if berth_verbs::format::is_failed(status) {
@@ -62,7 +62,7 @@ impl ListingRow {
             } else {
                 (&status.state).into()
             },
-            doing: doing(status),
+            doing: activity_text(status),
             ..Self::default()
         }
     }
@@ -70,7 +70,7 @@ impl ListingRow {
 
 /// The agent's question, else its activity or prompt, else the session's note, else the agent's last answer or prompt,
 /// else the command; with how the run ended, if it failed. Lists and the dashboard show this text.
-pub fn doing(status: &SessionStatus) -> String {
+pub fn activity_text(status: &SessionStatus) -> String {
     let turns = status.turns.as_ref();
     let asks = turns.and_then(|turns| turns.asks.first()).map(|ask| match ask.detail.is_empty() {
         true => format!("asks: {}", ask.tool),
@@ -108,15 +108,15 @@ fn runs(status: &SessionStatus) -> String {
 }
 
 /// The directory of a session, with `~` for the user's home.
-pub fn dir_of(status: &SessionStatus) -> String {
+pub fn directory_text(status: &SessionStatus) -> String {
     one_line(&short_dir(&status.what.cwd, std::env::var("HOME").ok().as_deref()))
 }
 
 /// How long ago, in one unit.
-pub fn ago(then: Timestamp, now_ms: u64) -> String {
+pub fn age_text(then: Timestamp, now_ms: u64) -> String {
     match now_ms.saturating_sub(then.0) {
         0..1000 => "now".to_owned(),
-        ms => print::age(ms),
+        ms => print::describe_age(ms),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Promise: a text that is cut or padded to a width takes exactly that width, with wide characters, emoji and combining
 //! characters, on terminals that join emoji and on those that do not.
-//! Start with [`one_line`], then [`fitted`].
+//! Start with [`one_line`], then [`fit_columns`].
 
 use unicode_width::UnicodeWidthChar;
 
@@ -19,7 +19,7 @@ pub fn one_line(text: &str) -> String {
             }
             '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => {}
             '\u{fe00}'..='\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}' | '\u{e0000}'..='\u{e0fff}' => {}
-            _ if berth_verbs::format::is_hidden(c) => {}
+            _ if berth_verbs::format::is_control_character(c) => {}
             _ => line.push(c),
         }
     }
@@ -28,13 +28,13 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// How many columns a text takes.
-pub fn width(text: &str) -> usize {
+pub fn column_width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
 /// The beginning of a text that fits.
-pub fn cut(text: &str, most: usize) -> String {
-    if width(text) <= most {
+pub fn cut_to_columns(text: &str, most: usize) -> String {
+    if column_width(text) <= most {
         return text.to_owned();
     }
     let mut room = most.saturating_sub(1);
@@ -55,8 +55,8 @@ pub fn cut(text: &str, most: usize) -> String {
 }
 
 /// The end of a text that fits: the end of a path tells it from others.
-pub fn cut_front(text: &str, most: usize) -> String {
-    if width(text) <= most {
+pub fn cut_front_to_columns(text: &str, most: usize) -> String {
+    if column_width(text) <= most {
         return text.to_owned();
     }
     let mut room = most.saturating_sub(1);
@@ -72,9 +72,9 @@ pub fn cut_front(text: &str, most: usize) -> String {
 }
 
 /// The beginning of a text that fits, and spaces up to the width.
-pub fn fitted(text: &str, columns: usize) -> String {
-    let mut cell = cut(text, columns);
-    cell.extend(std::iter::repeat_n(' ', columns.saturating_sub(width(&cell))));
+pub fn fit_columns(text: &str, columns: usize) -> String {
+    let mut cell = cut_to_columns(text, columns);
+    cell.extend(std::iter::repeat_n(' ', columns.saturating_sub(column_width(&cell))));
     cell
 }
 
@@ -94,8 +94,15 @@ mod tests {
             "x日日日日日日",
         ] {
             for columns in 0..24 {
-                assert_eq!(width(&fitted(&one_line(text), columns)), columns, "{text:?} in {columns}");
-                assert!(width(&cut_front(text, columns)) <= columns, "{text:?} in {columns}");
+                assert_eq!(
+                    column_width(&fit_columns(&one_line(text), columns)),
+                    columns,
+                    "{text:?} in {columns}"
+                );
+                assert!(
+                    column_width(&cut_front_to_columns(text, columns)) <= columns,
+                    "{text:?} in {columns}"
+                );
             }
         }
     }
@@ -103,11 +110,11 @@ mod tests {
     #[test]
     fn a_wide_character_is_shown_whole_or_not_at_all() {
         assert_eq!(
-            (cut("日本語", 5), cut("日本語", 4), cut("日本語", 6)),
+            (cut_to_columns("日本語", 5), cut_to_columns("日本語", 4), cut_to_columns("日本語", 6)),
             ("日本…".into(), "日…".into(), "日本語".into())
         );
         assert_eq!(
-            (cut_front("日本語", 5), cut("abc", 0), cut("abc", 1)),
+            (cut_front_to_columns("日本語", 5), cut_to_columns("abc", 0), cut_to_columns("abc", 1)),
             ("…本語".into(), String::new(), "…".into())
         );
     }

@@ -31,17 +31,17 @@ pub fn standard_output() -> BorrowedFd<'static> {
 
 /// True if standard output supports colours and the user has not turned them off.
 pub fn wants_colour() -> bool {
-    crate::ui::colours_on(crate::print::is_terminal())
+    crate::ui::uses_colours(crate::print::is_terminal())
 }
 
 /// The size of the terminal, if there is one.
-pub fn size() -> Option<WindowSize> {
+pub fn terminal_size() -> Option<WindowSize> {
     let size = tcgetwinsize(stdout()).or_else(|_| tcgetwinsize(stdin())).ok()?;
     (size.ws_row > 0 && size.ws_col > 0).then_some(WindowSize { rows: size.ws_row, cols: size.ws_col })
 }
 
 /// The place where this command runs, for people: the terminal, the host, the SSH client.
-pub fn place() -> String {
+pub fn terminal_description() -> String {
     let name = ttyname(stdin(), Vec::new()).or_else(|_| ttyname(stderr(), Vec::new()));
     let terminal = name.ok().and_then(|name| name.into_string().ok());
     let terminal = terminal.map(|name| name.trim_start_matches("/dev/").to_owned());
@@ -60,7 +60,7 @@ const LAST_WORDS_PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 /// The terminal on standard output, opened again without blocking: writes never wait, and the shell, which shares our
 /// standard output, does not get that flag.
-pub fn output() -> BorrowedFd<'static> {
+pub fn terminal_output() -> BorrowedFd<'static> {
     static OURS: OnceLock<Option<OwnedFd>> = OnceLock::new();
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let ours = OURS.get_or_init(|| rustix::fs::open("/proc/self/fd/1", flags, Mode::empty()).ok());
@@ -69,13 +69,13 @@ pub fn output() -> BorrowedFd<'static> {
 }
 
 /// Writes the last bytes to the terminal, but does not wait long for one that is stopped.
-pub fn last_words(mut bytes: &[u8]) {
+pub fn write_before_exit(mut bytes: &[u8]) {
     while !bytes.is_empty() {
-        match rustix::io::write(output(), bytes) {
+        match rustix::io::write(terminal_output(), bytes) {
             Ok(count) => bytes = &bytes[count..],
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::AGAIN) => {
-                let room = &mut [PollFd::from_borrowed_fd(output(), PollFlags::OUT)];
+                let room = &mut [PollFd::from_borrowed_fd(terminal_output(), PollFlags::OUT)];
                 if poll(room, Some(&LAST_WORDS_PATIENCE)) == Ok(0) {
                     return;
                 }
@@ -127,7 +127,7 @@ fn give_back() {
     if let Some(before) = before {
         let in_alternate = IN_ALTERNATE.swap(false, Ordering::Relaxed);
         let active = if in_alternate { ActiveScreen::Alternate } else { ActiveScreen::Primary };
-        last_words(&berth_screen::reset_terminal(active));
+        write_before_exit(&berth_screen::reset_terminal(active));
         let _ = tcsetattr(stdin(), OptionalActions::Now, &before);
     }
 }

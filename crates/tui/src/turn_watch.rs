@@ -1,7 +1,7 @@
 //! A turn in lines: the answer on standard output, and what the agent does and asks on standard error.
 //!
 //! Promise: a question takes an answer only after its reading time; an answer that was not whole is called that.
-//! Not here: the turn itself (see `berth_verbs::turns`). Start with [`watch`].
+//! Not here: the turn itself (see `berth_verbs::turns`). Start with [`watch_turn`].
 
 use std::collections::VecDeque;
 use std::io::{BufRead, IsTerminal};
@@ -24,7 +24,7 @@ use crate::safe_text::{SafeText, TextStyle};
 use crate::{print, question_replies, tty};
 
 /// Follows a turn to its end, shows it, and gives its exit code.
-pub fn watch(
+pub fn watch_turn(
     ctx: &VerbContext,
     id: &SessionId,
     number: u64,
@@ -52,7 +52,7 @@ pub fn watch(
         if json {
             print::json(&view)?;
         }
-        return turns::withdrawn(&view).map_or(Ok(turns::exit_code(&view)), Err);
+        return turns::turn_withdrawn_problem(&view).map_or(Ok(turns::exit_code(&view)), Err);
     }
     if json {
         print::json(&view)?;
@@ -136,7 +136,7 @@ impl TurnPrinter {
             }
             TurnNews::Doing { what, detail, tokens } => {
                 self.tokens = tokens.or(self.tokens);
-                let detail = print::excerpt(detail, 60);
+                let detail = print::first_words(detail, 60);
                 self.doing = if detail.is_empty() { (*what).to_owned() } else { format!("{what}: {detail}") };
                 self.paint();
             }
@@ -145,7 +145,7 @@ impl TurnPrinter {
                 "needs you ({0}): {1}: {2} — answer with `berth answer {3} {4} --request {0}`",
                 QuestionId::new(self.epoch, &ask.request),
                 ask.tool,
-                print::excerpt(&ask.detail, 200),
+                print::first_words(&ask.detail, 200),
                 self.session,
                 ask.options.iter().map(|option| option.id.as_str()).collect::<Vec<_>>().join("|"),
             )),
@@ -172,7 +172,7 @@ impl TurnPrinter {
     fn show_question(&mut self) {
         self.clear();
         let Some(ask) = self.questions.front() else { return };
-        print::note(&format!("{} {}", question_replies::headline(ask), ask.detail));
+        print::note(&format!("{} {}", question_replies::question_headline(ask), ask.detail));
         self.reading = Some(ReadingTime::begin(self.since.elapsed()));
     }
 
@@ -251,10 +251,11 @@ impl TurnPrinter {
         if !self.live || !(self.said.is_empty() || self.said.ends_with('\n')) || !self.questions.is_empty() {
             return;
         }
-        let width = tty::size().map_or(80, |size| usize::from(size.cols));
+        let width = tty::terminal_size().map_or(80, |size| usize::from(size.cols));
         let elapsed = self.since.elapsed().as_secs();
         let tokens = self.tokens.map(|tokens| format!(" · {tokens} tokens")).unwrap_or_default();
-        let text = print::excerpt(&format!("{} · {elapsed} s{tokens}", self.doing), width.saturating_sub(3));
+        let text =
+            print::first_words(&format!("{} · {elapsed} s{tokens}", self.doing), width.saturating_sub(3));
         print::overwrite_line(&SafeText::painted(TextStyle::Dim, format!("· {text}"), true));
         self.line = true;
     }

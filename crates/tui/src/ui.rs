@@ -1,9 +1,9 @@
 //! Options for the output of this command: colours, and how much is printed.
 //!
 //! Promise: `--color` overrides the config, and the config overrides NO_COLOR. With --quiet only data and errors are
-//! printed. Code that prints a remark uses [`crate::print::note`]; code that colours a text asks [`colours_on`].
+//! printed. Code that prints a remark uses [`crate::print::note`]; code that colours a text asks [`uses_colours`].
 //! Not here: progress (see `progress`).
-//! Start with [`set`].
+//! Start with [`set_ui_options`].
 
 use std::sync::OnceLock;
 
@@ -23,17 +23,17 @@ static OPTIONS: OnceLock<UiOptions> = OnceLock::new();
 static CALLED: OnceLock<String> = OnceLock::new();
 
 /// Sets the options of the command line, once, before anything is printed.
-pub fn set(options: UiOptions) {
+pub fn set_ui_options(options: UiOptions) {
     let _ = OPTIONS.set(options);
 }
 
 /// Sets the name of this host on the calling host, if the command came from another host.
-pub fn set_called(host: String) {
+pub fn set_host_name_of_caller(host: String) {
     let _ = CALLED.set(host);
 }
 
 /// A command as the user has to type it, maybe on another host.
-pub fn as_typed(words: &str) -> String {
+pub fn command_to_type(words: &str) -> String {
     match CALLED.get() {
         Some(host) => format!("berth --host {host} {words}"),
         None => format!("berth {words}"),
@@ -41,18 +41,18 @@ pub fn as_typed(words: &str) -> String {
 }
 
 /// The options of the command line; the defaults until they are set.
-pub fn options() -> UiOptions {
+pub fn ui_options() -> UiOptions {
     OPTIONS.get().copied().unwrap_or_default()
 }
 
 /// True if remarks are not wanted.
 pub fn is_quiet() -> bool {
-    options().quiet
+    ui_options().quiet
 }
 
 /// True if output to a stream is coloured.
-pub fn colours_on(is_terminal: bool) -> bool {
-    let color = options().color.unwrap_or_else(|| Config::load_or_default().ui.color);
+pub fn uses_colours(is_terminal: bool) -> bool {
+    let color = ui_options().color.unwrap_or_else(|| Config::load_or_default().ui.color);
     match color {
         ColorMode::Always => true,
         ColorMode::Never => false,

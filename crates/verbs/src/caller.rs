@@ -20,12 +20,12 @@ use crate::context::VerbContext;
 /// is one; a process inside of several has only the rights that all of them allow. An error means that attribution is
 /// not possible: such a caller may read, and no more.
 pub fn of_pid(home: &StateDir, pid: u32) -> Result<Vec<EnclosingSession>, Problem> {
-    told(callers::of_process(home, pid))
+    told(callers::sessions_around_process(home, pid))
 }
 
 /// The sessions of the process at the other end of a local connection. The kernel names the process that connected.
 pub fn of_peer(home: &StateDir, stream: &impl AsFd) -> Result<Vec<EnclosingSession>, Problem> {
-    told(callers::of_peer(home, stream))
+    told(callers::sessions_around_peer(home, stream))
 }
 
 fn told(seen: CallerAttribution) -> Result<Vec<EnclosingSession>, Problem> {
@@ -61,13 +61,13 @@ pub fn scope_elsewhere(grant: Grant) -> AccessScope {
 
 /// The grant of a session.
 pub fn grant_of(home: &StateDir, session: &SessionId) -> Grant {
-    callers::inside(home, session.clone()).grant
+    callers::enclosing_session(home, session.clone()).grant
 }
 
 impl VerbContext {
     /// Adds the sessions that this process is inside of: new sessions become children of the innermost one.
     pub fn from_here(self) -> Self {
-        match callers::of_process(&self.home, std::process::id()) {
+        match callers::sessions_around_process(&self.home, std::process::id()) {
             // The pid numbers in /proc may belong to another pid namespace, so attribution is not possible.
             CallerAttribution::Unseen(why) => Self { unseen: Some(why), ..self },
             CallerAttribution::Outside => self,
@@ -95,7 +95,7 @@ impl VerbContext {
             (None, Some(agent)) => {
                 let all = std::iter::once(agent).chain(&self.also);
                 CallerAttribution::Inside(
-                    all.map(|agent| callers::inside(&self.home, agent.clone())).collect(),
+                    all.map(|agent| callers::enclosing_session(&self.home, agent.clone())).collect(),
                 )
             }
         }
@@ -109,7 +109,9 @@ impl VerbContext {
         let known = session_status::status(&self.home, id).ok();
         let handle = known.as_ref().map_or_else(|| id.to_string(), |known| known.handle().to_owned());
         let parent = known.and_then(|known| known.what.parent);
-        let target = |inside: &SessionId| callers::target(&self.home, inside, id, parent.as_deref());
+        let target = |inside: &SessionId| {
+            callers::action_target_with_parent(&self.home, inside, id, parent.as_deref())
+        };
         self.seen().allow(deed, &handle, target)
     }
 

@@ -4,7 +4,7 @@
 //! runs no program that the repository's configuration names: an agent writes that configuration, and what it names
 //! would run outside of the agent's session.
 //! Not here: the branch (see `berth_keeper::git_branch`), caching (see the gateway).
-//! Start with [`of`].
+//! Start with [`changed_files`].
 
 use std::io::Read as _;
 use std::path::Path;
@@ -70,7 +70,7 @@ enum GitFailure {
 }
 
 /// Files of this directory that differ from the last commit. A network file system is not read.
-pub fn of(dir: &Path) -> ChangedFiles {
+pub fn changed_files(dir: &Path) -> ChangedFiles {
     // A process that waits for a network file system cannot be killed.
     if !matches!(untrusted_kind(dir), Ok(None)) {
         return ChangedFiles::default();
@@ -225,13 +225,13 @@ mod tests {
     #[test]
     fn files_that_differ_from_the_last_commit_are_named_with_how_they_differ() {
         let repository = GitTestRepository::new();
-        assert_eq!(of(&repository.0), ChangedFiles { total: Some(0), ..ChangedFiles::default() });
+        assert_eq!(changed_files(&repository.0), ChangedFiles { total: Some(0), ..ChangedFiles::default() });
         repository.write("kept", "two\n");
         fs::remove_file(repository.0.join("gone")).expect("it goes");
         repository.write("new é", "");
         repository.write("staged", "");
         repository.git(&["add", "staged"]);
-        let found = of(&repository.0);
+        let found = changed_files(&repository.0);
         let named: Vec<_> = found.files.iter().map(|file| (file.path.as_str(), file.change)).collect();
         let expected = [
             ("gone", FileChangeKind::Deleted),
@@ -252,14 +252,14 @@ mod tests {
         repository.git(&["config", "filter.a=b.c.required", "true"]);
         fs::write(repository.0.join(".git/info/attributes"), "* filter=a=b.c\n").expect("a file");
         repository.write("kept", "two\n");
-        let found = of(&repository.0);
+        let found = changed_files(&repository.0);
         assert!(!ran.exists(), "a program of the repository ran");
         assert_eq!(found.total, Some(1), "{found:?}");
     }
 
     #[test]
     fn outside_of_a_work_tree_nothing_is_known_and_that_is_no_trouble() {
-        assert_eq!(of(Path::new("/proc")), ChangedFiles::default());
-        assert_eq!(of(Path::new("/nonexistent")), ChangedFiles::default());
+        assert_eq!(changed_files(Path::new("/proc")), ChangedFiles::default());
+        assert_eq!(changed_files(Path::new("/nonexistent")), ChangedFiles::default());
     }
 }

@@ -121,7 +121,7 @@ pub fn examine() -> DoctorReport {
     let rows = rows();
     let unusable = rows.iter().any(|row| row.needed && row.state == CheckState::Missing);
     let limited = rows.iter().filter(|row| row.state != CheckState::Ok).count();
-    DoctorReport { usable: !unusable, limited, kernel: facts::kernel(), rows }
+    DoctorReport { usable: !unusable, limited, kernel: facts::kernel_release(), rows }
 }
 
 fn rows() -> Vec<HostCheck> {
@@ -130,8 +130,8 @@ fn rows() -> Vec<HostCheck> {
     rows.push(pidfds());
     rows.push(subreaper());
     let is_root = rustix::process::geteuid().is_root();
-    let cgroups = facts::cgroup::look();
-    let systemd = facts::systemd::look();
+    let cgroups = facts::cgroup::cgroup_facts();
+    let systemd = facts::systemd::systemd_facts();
     rows.extend(control_groups(&cgroups, is_root, systemd.as_ref()));
     match &systemd {
         Some(systemd) => rows.extend(systemd_rows(systemd)),
@@ -139,7 +139,7 @@ fn rows() -> Vec<HostCheck> {
     }
     rows.push(terminals());
     rows.push(process_limits());
-    rows.push(open_files(facts::limits::open_files()));
+    rows.push(open_files(facts::limits::open_file_limits()));
     rows.extend(notifications());
     rows.extend(hooks());
     rows
@@ -172,7 +172,7 @@ fn hooks() -> Vec<HostCheck> {
             Err(problem) => HostCheck::limited(NAME, problem.what).cost(COST).fix(fix),
         });
     }
-    let link = berth_conversations::injected_hooks::link_path(&root);
+    let link = berth_conversations::injected_hooks::hook_link_path(&root);
     if link.is_symlink() && !link.exists() {
         let found = format!("{} is a broken link: berth was moved", link.display());
         rows.push(HostCheck::limited(NAME, found).cost(COST).fix("berth setup claude"));
@@ -206,8 +206,11 @@ fn notifications() -> Option<HostCheck> {
         return Some(HostCheck::ok(NAME, format!("the last one was {} ago", format::age_since(last.at))));
     };
     let channel = Some(failed.channel.as_str()).filter(|name| !name.is_empty()).unwrap_or("telling");
-    let found =
-        format!("{channel} failed {} ago: {}", format::age_since(failed.at), format::visible(&failed.detail));
+    let found = format!(
+        "{channel} failed {} ago: {}",
+        format::age_since(failed.at),
+        format::escape_control_characters(&failed.detail)
+    );
     Some(
         HostCheck::limited(NAME, found)
             .cost("you are not told when a session needs you")
@@ -236,7 +239,7 @@ fn state_directory() -> Vec<HostCheck> {
             return vec![row.fix(problem.hint.unwrap_or_else(|| ELSEWHERE.to_owned()))];
         }
     };
-    let disk = match facts::disk::look(&root) {
+    let disk = match facts::disk::disk_facts(&root) {
         Ok(disk) => disk,
         Err(error) => {
             let found = format!("{} cannot be examined: {error}", root.display());
@@ -288,8 +291,8 @@ fn room(disk: &DiskFacts) -> HostCheck {
     let bytes_percent = percent(disk.free_bytes, disk.total_bytes);
     let mut found = format!(
         "{} free of {} ({bytes_percent} %)",
-        format::size(disk.free_bytes),
-        format::size(disk.total_bytes)
+        format::describe_size(disk.free_bytes),
+        format::describe_size(disk.total_bytes)
     );
     let mut few_files = false;
     if let Some(free) = disk.free_files {
@@ -332,7 +335,7 @@ fn locks(dir: &Path) -> HostCheck {
 
 fn processes_of_others() -> HostCheck {
     const NAME: &str = "/proc";
-    match facts::proc() {
+    match facts::proc_mount() {
         Ok(facts::ProcMount { hides: None }) => HostCheck::ok(NAME, "shows all processes").needed(),
         Ok(facts::ProcMount { hides: Some(_) }) if rustix::process::geteuid().is_root() => {
             HostCheck::ok(NAME, "hides processes from other users, not from root").needed()
@@ -352,7 +355,7 @@ fn processes_of_others() -> HostCheck {
 
 fn pidfds() -> HostCheck {
     const NAME: &str = "pidfd";
-    match facts::pidfds() {
+    match facts::check_pidfds() {
         Ok(()) => HostCheck::ok(NAME, "signals reach exactly the intended process").needed(),
         Err(why) => HostCheck::missing(NAME, format!("not available: {why}"))
             .needed()
@@ -363,7 +366,7 @@ fn pidfds() -> HostCheck {
 
 fn subreaper() -> HostCheck {
     const NAME: &str = "subreaper";
-    match facts::subreaper() {
+    match facts::check_subreaper() {
         Ok(()) => HostCheck::ok(NAME, "a keeper adopts the orphans of its agent").needed(),
         Err(why) => HostCheck::missing(NAME, format!("orphans cannot be adopted: {why}"))
             .needed()
@@ -426,7 +429,7 @@ fn kill(trial: &CgroupTrial) -> HostCheck {
     if trial.has_kill {
         HostCheck::ok(NAME, "a whole group can be killed at once")
     } else {
-        HostCheck::limited(NAME, format!("not in this kernel ({})", facts::kernel()))
+        HostCheck::limited(NAME, format!("not in this kernel ({})", facts::kernel_release()))
             .cost("a run that makes processes faster than they are found takes longer to end")
             .fix("Linux 5.14 or newer")
     }
@@ -505,7 +508,7 @@ fn enable_linger(found: &SystemdFacts) -> String {
 
 fn terminals() -> HostCheck {
     const NAME: &str = "terminals";
-    match facts::limits::terminals() {
+    match facts::limits::terminal_usage() {
         Ok(limit) => {
             let row =
                 counted(NAME, &format!("{} of {} in use", limit.used, limit.most), limit, FEW_TERMINALS);
@@ -522,7 +525,7 @@ fn terminals() -> HostCheck {
 fn process_limits() -> HostCheck {
     const NAME: &str = "processes";
     const COST: &str = "an agent that cannot start its tools fails in odd ways";
-    let pids = match facts::limits::pids() {
+    let pids = match facts::limits::pid_usage() {
         Ok(pids) => pids,
         Err(error) => return HostCheck::limited(NAME, format!("cannot be counted: {error}")).cost(COST),
     };

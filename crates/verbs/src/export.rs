@@ -71,7 +71,7 @@ impl SessionExport {
             return Err(problem);
         }
         let (status, mut events, damage) = readable_prefix(ctx, id);
-        let mut turns = turn_view::views(&events, id);
+        let mut turns = turn_view::turn_views(&events, id);
         turns::hide_own_keys(&mut turns);
         // The end of a turn's output may be an event of the next run.
         let turn_outputs = TurnOutputs::of(&events);

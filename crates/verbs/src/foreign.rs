@@ -153,9 +153,9 @@ struct AgentAccount {
 impl AgentAccount {
     fn look(kind: TranscriptKind) -> Result<Self, String> {
         let dir = berth_transcript::config_dir(kind, |name| var_os(name))?;
-        let shelf = conversation_catalog::list(kind, |name| var_os(name))?;
+        let shelf = conversation_catalog::list_conversations(kind, |name| var_os(name))?;
         let mut live: BTreeMap<String, Vec<ForeignWriter>> = BTreeMap::new();
-        for writer in foreign_writers::live(kind, |name| var_os(name))? {
+        for writer in foreign_writers::live_writers(kind, |name| var_os(name))? {
             live.entry(writer.conversation_id.clone()).or_default().push(writer);
         }
         Ok(Self { kind, dir, shelf, live, sessions: OnceCell::new() })
@@ -163,9 +163,9 @@ impl AgentAccount {
 
     fn session(&self, ctx: &VerbContext, id: &str) -> Option<ConversationSession> {
         let all = || {
-            let all = self.sessions.get_or_init(|| conversation_locks::sessions(&ctx.home));
+            let all = self.sessions.get_or_init(|| conversation_locks::all_session_statuses(&ctx.home));
             all.iter()
-                .filter(|status| conversation_locks::has(status, self.kind.word(), id))
+                .filter(|status| conversation_locks::has_conversation(status, self.kind.word(), id))
                 .cloned()
                 .collect()
         };

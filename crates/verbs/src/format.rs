@@ -8,7 +8,7 @@ use berth_api::record::Actor;
 use berth_api::{SessionState, SessionStatus, Timestamp, redact};
 
 /// Age in one unit.
-pub fn age(ms: u64) -> String {
+pub fn describe_age(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
         0 => format!("{ms}ms"),
@@ -28,11 +28,11 @@ pub fn exact_duration(ms: u64) -> String {
 
 /// Age of a time before now.
 pub fn age_since(then: Timestamp) -> String {
-    age(berth_host::clock::wall_ms().saturating_sub(then.0))
+    describe_age(berth_host::clock::wall_ms().saturating_sub(then.0))
 }
 
 /// Size in one unit.
-pub fn size(bytes: u64) -> String {
+pub fn describe_size(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let Some((unit, name)) = units.into_iter().find(|(unit, _)| bytes >= *unit) else {
         return format!("{bytes} B");
@@ -109,13 +109,13 @@ pub fn truncate(text: &str, limit: usize) -> String {
 
 /// True if a terminal obeys this character or shows nothing for it: C0 (with line breaks and tabs), DEL, C1, and
 /// bidirectional controls.
-pub fn is_hidden(c: char) -> bool {
+pub fn is_control_character(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Text with its control characters escaped: C0 and DEL as their pictures (`␛`), C1 and bidi controls as `\u{9b}`. Line
 /// breaks and tabs stay; a carriage return before a line break goes. Text that has been escaped stays as it is.
-pub fn visible(text: &str) -> String {
+pub fn escape_control_characters(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
@@ -124,7 +124,7 @@ pub fn visible(text: &str) -> String {
             '\r' if chars.peek() == Some(&'\n') => {}
             '\0'..='\x1f' => shown.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('?')),
             '\x7f' => shown.push('\u{2421}'),
-            c if is_hidden(c) => shown.extend(c.escape_unicode()),
+            c if is_control_character(c) => shown.extend(c.escape_unicode()),
             c => shown.push(c),
         }
     }
@@ -136,7 +136,7 @@ pub fn visible(text: &str) -> String {
 pub fn visible_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
-        if is_hidden(c) && c != '\n' {
+        if is_control_character(c) && c != '\n' {
             escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
             escaped.push(c);
@@ -146,9 +146,9 @@ pub fn visible_json(json: &str) -> String {
 }
 
 /// The beginning of a text, on one line.
-pub fn excerpt(text: &str, most: usize) -> String {
+pub fn first_words(text: &str, most: usize) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line: String = line.chars().filter(|c| !is_hidden(*c)).collect();
+    let line: String = line.chars().filter(|c| !is_control_character(*c)).collect();
     if line.chars().count() <= most {
         return line;
     }
@@ -207,20 +207,20 @@ mod tests {
 
     #[test]
     fn sizes_have_two_or_three_digits() {
-        assert_eq!(size(0), "0 B");
-        assert_eq!(size(1023), "1023 B");
-        assert_eq!(size(1536), "1.5 KiB");
-        assert_eq!(size(10 << 20), "10 MiB");
-        assert_eq!(size((9 << 20) + (1 << 20) / 10 * 6), "9.6 MiB");
-        assert_eq!(size(180 << 20), "180 MiB");
-        assert_eq!(size(u64::MAX), "17179869184 GiB");
+        assert_eq!(describe_size(0), "0 B");
+        assert_eq!(describe_size(1023), "1023 B");
+        assert_eq!(describe_size(1536), "1.5 KiB");
+        assert_eq!(describe_size(10 << 20), "10 MiB");
+        assert_eq!(describe_size((9 << 20) + (1 << 20) / 10 * 6), "9.6 MiB");
+        assert_eq!(describe_size(180 << 20), "180 MiB");
+        assert_eq!(describe_size(u64::MAX), "17179869184 GiB");
     }
 
     #[test]
     fn control_characters_are_shown_and_line_breaks_and_tabs_stay() {
-        assert_eq!(visible("a\tb\r\nc\rd\x1b[2J\x07\x7f\0"), "a\tb\nc␍d␛[2J␇␡␀");
-        assert_eq!(visible("\u{80}\u{9b}\u{9f}\u{a0}"), "\\u{80}\\u{9b}\\u{9f}\u{a0}");
-        assert_eq!(visible("x\u{202e}y\u{2066}日本🙂"), "x\\u{202e}y\\u{2066}日本🙂");
-        assert_eq!(excerpt("a\x1b[2J\n b\u{9b}\u{202e}c", 20), "a[2J bc");
+        assert_eq!(escape_control_characters("a\tb\r\nc\rd\x1b[2J\x07\x7f\0"), "a\tb\nc␍d␛[2J␇␡␀");
+        assert_eq!(escape_control_characters("\u{80}\u{9b}\u{9f}\u{a0}"), "\\u{80}\\u{9b}\\u{9f}\u{a0}");
+        assert_eq!(escape_control_characters("x\u{202e}y\u{2066}日本🙂"), "x\\u{202e}y\\u{2066}日本🙂");
+        assert_eq!(first_words("a\x1b[2J\n b\u{9b}\u{202e}c", 20), "a[2J bc");
     }
 }

@@ -48,7 +48,7 @@ const OWN_NAME: &str = "berth.localhost";
 /// The addresses at which browsers reach a gateway, the best one first: its names, then, if it listens on all
 /// interfaces, this machine's address on the network, then loopback by a name of its own, then by its address, since
 /// not every browser resolves that name. With TLS the name of its own is left out: no certificate has it.
-pub fn reachable(url: &str, names: &[String]) -> Vec<String> {
+pub fn reachable_urls(url: &str, names: &[String]) -> Vec<String> {
     let port = url.rsplit_once(':').map(|(_, port)| port).unwrap_or_default();
     let scheme = url.split_once("://").map_or("http", |(scheme, _)| scheme);
     let named = |name: &String| {
@@ -78,7 +78,7 @@ fn outgoing_address() -> Option<std::net::Ipv4Addr> {
 }
 
 /// The login link for a browser.
-pub fn url(base: &str, secret: &str) -> String {
+pub fn login_url(base: &str, secret: &str) -> String {
     format!("{}/login?link={secret}", base.trim_end_matches('/'))
 }
 
@@ -131,11 +131,14 @@ mod tests {
         ] {
             assert!(parse_base(odd).is_err(), "{odd}");
         }
-        let everywhere = reachable("http://0.0.0.0:7070", &["berth.example.org".to_owned()]);
+        let everywhere = reachable_urls("http://0.0.0.0:7070", &["berth.example.org".to_owned()]);
         assert_eq!(everywhere.first().map(String::as_str), Some("http://berth.example.org:7070"));
         assert_eq!(everywhere.last().map(String::as_str), Some("http://127.0.0.1:7070"));
-        assert_eq!(reachable("https://127.0.0.1:1", &[]), ["https://127.0.0.1:1"]);
-        assert_eq!(reachable("http://127.0.0.1:1", &[]), ["http://berth.localhost:1", "http://127.0.0.1:1"]);
-        assert_eq!(reachable("http://192.0.2.7:1", &[]), ["http://192.0.2.7:1"]);
+        assert_eq!(reachable_urls("https://127.0.0.1:1", &[]), ["https://127.0.0.1:1"]);
+        assert_eq!(
+            reachable_urls("http://127.0.0.1:1", &[]),
+            ["http://berth.localhost:1", "http://127.0.0.1:1"]
+        );
+        assert_eq!(reachable_urls("http://192.0.2.7:1", &[]), ["http://192.0.2.7:1"]);
     }
 }

@@ -14,7 +14,7 @@ use berth_api::{Problem, ProblemCode, SessionStatus};
 use berth_core::SessionId;
 use berth_store::session_status;
 
-pub use berth_keeper::helpers::{helper_id, pattern};
+pub use berth_keeper::helpers::{helper_id, readiness_pattern};
 pub use ensure::{HelperRequest, READY_WITHIN, ensure};
 pub use find::{find, find_owned};
 pub use release::release;
@@ -31,7 +31,7 @@ pub struct HelperListing {
 }
 
 /// Lists all helpers, stopped ones included.
-pub fn list(helpers: &VerbContext) -> Result<HelperListing, Problem> {
+pub fn list_helpers(helpers: &VerbContext) -> Result<HelperListing, Problem> {
     let mut all = HelperListing::default();
     for id in find::ids(helpers)? {
         let known = session_status::status(&helpers.home, &id).and_then(|status| {
@@ -40,12 +40,12 @@ pub fn list(helpers: &VerbContext) -> Result<HelperListing, Problem> {
         });
         match known {
             Ok((status, trouble)) => {
-                all.damaged.extend(trouble.map(|problem| reworded(problem, &id)));
-                all.helpers.push(described(helpers, status));
+                all.damaged.extend(trouble.map(|problem| reword_for_helper(problem, &id)));
+                all.helpers.push(describe_helper(helpers, status));
             }
             // A helper that is just being created, or that was given up before its first event.
             Err(problem) if problem.code == ProblemCode::NotFound => {}
-            Err(problem) => all.damaged.push(reworded(problem, &id)),
+            Err(problem) => all.damaged.push(reword_for_helper(problem, &id)),
         }
     }
     all.helpers.sort_by_key(|status| {
@@ -56,7 +56,7 @@ pub fn list(helpers: &VerbContext) -> Result<HelperListing, Problem> {
 }
 
 /// The status of a helper, with the names of its owners.
-pub fn described(helpers: &VerbContext, status: SessionStatus) -> SessionStatus {
+pub fn describe_helper(helpers: &VerbContext, status: SessionStatus) -> SessionStatus {
     let sessions = helpers.home.sessions();
     // A record of an older version does not name the owners.
     let mut helper = status.helper.clone().unwrap_or_else(|| HelperStatus {
@@ -73,7 +73,7 @@ pub fn described(helpers: &VerbContext, status: SessionStatus) -> SessionStatus 
 }
 
 /// Rewords an error about a session for a helper.
-pub fn reworded(problem: Problem, id: &SessionId) -> Problem {
+pub fn reword_for_helper(problem: Problem, id: &SessionId) -> Problem {
     let of_helper = |text: String| {
         text.replace(&format!("session `{id}`"), &format!("helper {id}"))
             .replace(&format!("session {id}"), &format!("helper {id}"))

@@ -4,7 +4,7 @@
 //! appears whole or not at all. A failed restore leaves no files, so that the next one starts from the same state.
 //! Not here: the copies (`berth_conversations::transcript_copies`), the time of copying (the keeper's
 //! `transcript_copier`).
-//! Start with [`of`], then [`restore`].
+//! Start with [`read_history`], then [`restore_history`].
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufWriter, Write};
@@ -79,7 +79,7 @@ pub struct RestoredHistory {
 }
 
 /// Reads the history of a session's conversation.
-pub fn of(ctx: &VerbContext, id: &SessionId) -> Result<SessionHistory, Problem> {
+pub fn read_history(ctx: &VerbContext, id: &SessionId) -> Result<SessionHistory, Problem> {
     let status = ctx.known(id)?.0;
     let (kind, native) = conversation(&status)?;
     let copies = TranscriptCopies::of(ctx.home.root());
@@ -94,7 +94,7 @@ pub fn of(ctx: &VerbContext, id: &SessionId) -> Result<SessionHistory, Problem> 
 
 /// Restores a transcript to where the agent looks for it, or writes it to `to`. Without a number the last state is
 /// restored.
-pub fn restore(
+pub fn restore_history(
     ctx: &VerbContext,
     id: &SessionId,
     number: Option<u64>,
@@ -170,7 +170,7 @@ fn write_restored(
 
 /// The last part of a sweep: deletes data that no copy needs, and copies beyond the limit of the config file. Does
 /// nothing while another process copies, or if the sweep could not examine something.
-pub fn tidy(home: &StateDir, report: &mut SweepReport) {
+pub fn tidy_history(home: &StateDir, report: &mut SweepReport) {
     if report.dry_run || !report.failed.is_empty() {
         return;
     }

@@ -110,7 +110,8 @@ pub fn handle_event(call: &HookCall, event: &[u8]) -> Option<String> {
         return None;
     }
     let named = std::env::var("CLAUDE_PID").ok().filter(|_| call.source == HookSource::Claude);
-    let agent = open_conversations::agent(call.source.kind(), named.and_then(|pid| pid.parse().ok()))?;
+    let agent =
+        open_conversations::calling_agent(call.source.kind(), named.and_then(|pid| pid.parse().ok()))?;
     let root = root(call, &agent)?;
     let said = record_event(call, &root, &agent, &report);
     // A client that sent the prompt through the keeper gets the reason why it was not accepted.

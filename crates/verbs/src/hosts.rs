@@ -4,10 +4,10 @@
 //! passed on.
 //! Not here: the transport of a request (see [`ssh`]), the records of hosts (see [`berth_config::hosts`]), keys and
 //! addresses (see ~/.ssh/config).
-//! Start with [`RemoteHost::meant`], then [`look`].
+//! Start with [`RemoteHost::meant`], then [`host_status`].
 
 mod list;
 pub mod ssh;
 
-pub use berth_config::hosts::{HostSnapshot, RemoteHost, add, all, remove, save_snapshot};
-pub use list::{HostStatus, MAX_SESSIONS, PATIENCE, ask, look, look_at_all, skew};
+pub use berth_config::hosts::{HostSnapshot, RemoteHost, add_host, all_hosts, remove_host, save_snapshot};
+pub use list::{HostStatus, MAX_SESSIONS, PATIENCE, all_host_statuses, ask_host, host_status, version_skew};

@@ -13,7 +13,7 @@ pub const MAX_BYTES: usize = 128 * 1024;
 
 /// Types the text, and returns the status after that. The `handle` is the caller's own word for the session, for
 /// messages.
-pub fn type_text(
+pub fn type_into_session(
     ctx: &VerbContext,
     id: &SessionId,
     handle: &str,

@@ -35,7 +35,7 @@ pub fn change(
     request: KeeperRequest,
     command: Command,
 ) -> Result<(), Problem> {
-    ctx.may(callers::deed_of(&request), id)?;
+    ctx.may(callers::action_of_request(&request), id)?;
     let until = Instant::now() + PATIENCE;
     loop {
         if ctx.ask(id, request.clone())?.is_some() {

@@ -47,7 +47,7 @@ pub fn rank(state: &SessionState) -> u8 {
 pub type ListPosition = (u8, std::cmp::Reverse<Timestamp>);
 
 /// The sort key: sessions that need a user first, then by state; among equals the last active first.
-pub fn place(status: &SessionStatus) -> ListPosition {
+pub fn list_position(status: &SessionStatus) -> ListPosition {
     (rank(&status.state), std::cmp::Reverse(status.last_activity_at))
 }
 
@@ -198,7 +198,7 @@ pub fn first_look(ctx: &VerbContext, filter: &SessionFilter, id: &SessionId, now
     }
     match look.status(&ctx.home) {
         Ok(status) if status.is_unrecorded_loss() => ListingEntry::Shown(Box::new(status), None),
-        Ok(status) => shown(filter, status, None, now_ms),
+        Ok(status) => listed_entry(filter, status, None, now_ms),
         Err(problem) if problem.code == ProblemCode::NotFound => ListingEntry::Nothing,
         Err(problem) => ListingEntry::Damaged(problem),
     }
@@ -213,7 +213,7 @@ fn bring_to_end(
 ) -> ListingEntry {
     match seen {
         ListingEntry::Shown(status, None) if status.is_unrecorded_loss() => match ctx.healed(id) {
-            Ok((status, trouble)) => shown(filter, status, trouble, berth_host::clock::wall_ms()),
+            Ok((status, trouble)) => listed_entry(filter, status, trouble, berth_host::clock::wall_ms()),
             Err(problem) if problem.code == ProblemCode::NotFound => ListingEntry::Nothing,
             Err(problem) => ListingEntry::Damaged(problem),
         },
@@ -222,7 +222,7 @@ fn bring_to_end(
 }
 
 /// The result for a session whose status is known.
-pub fn shown(
+pub fn listed_entry(
     filter: &SessionFilter,
     status: SessionStatus,
     trouble: Option<Problem>,
@@ -281,7 +281,7 @@ impl ListOrder {
     fn sort(self, sessions: &mut [SessionStatus]) {
         use std::cmp::Reverse;
         match self {
-            Self::State => sessions.sort_by_key(place),
+            Self::State => sessions.sort_by_key(list_position),
             Self::Active => sessions.sort_by_key(|status| Reverse(status.last_activity_at)),
             Self::Created => sessions.sort_by_key(|status| Reverse(status.created_at)),
             Self::Name => sessions.sort_by(|one, other| {

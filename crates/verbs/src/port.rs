@@ -41,7 +41,7 @@ pub fn holders(ctx: &VerbContext, port: u16) -> Result<Vec<PortHolder>, Problem>
             format!("cannot find the processes that listen on port {port}: {error}"),
         )
     };
-    let found = ports::holders(port).map_err(trouble)?;
+    let found = ports::processes_on_port(port).map_err(trouble)?;
     let mut holders = Vec::new();
     for listening in &found.listening {
         holders.push(holder(ctx, listening.pid, listening.address.to_string())?);
@@ -60,7 +60,7 @@ pub fn holders(ctx: &VerbContext, port: u16) -> Result<Vec<PortHolder>, Problem>
 }
 
 fn holder(ctx: &VerbContext, pid: u32, address: String) -> Result<PortHolder, Problem> {
-    let command = identity::stat(pid).ok().map(|process| ps::command(&process));
+    let command = identity::process_stat(pid).ok().map(|process| ps::redacted_command(&process));
     let (command, short_command) = command.map(|command| (command.full, command.short)).unzip();
     let owner = match attribution::attribute_process(&ctx.home, pid) {
         Ok(owner) => Some(owner),

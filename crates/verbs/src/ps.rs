@@ -40,7 +40,7 @@ pub fn of_all(ctx: &VerbContext) -> Result<(Vec<SessionProcesses>, Vec<Problem>)
 fn listening(found: &[RunningSession]) -> Result<Vec<ListeningSocket>, Problem> {
     let members = found.iter().flat_map(|session| &session.members.processes);
     let pids: Vec<u32> = members.map(|member| member.process.pid).collect();
-    ports::listening(&pids).map_err(|error| {
+    ports::listening_sockets(&pids).map_err(|error| {
         Problem::new(ProblemCode::Refused, format!("cannot look for listening sockets: {error}"))
     })
 }
@@ -156,7 +156,7 @@ fn block(session: &RunningSession, listening: &[ListeningSocket]) -> SessionProc
 
 fn row(member: &MemberProcess, listening: &[ListeningSocket]) -> SessionProcess {
     let process = &member.process;
-    let command = command(process);
+    let command = redacted_command(process);
     let opened = process.open().ok();
     // The proportional share of memory adds up; where it may not be read, the resident size is the best value.
     let pss = opened.as_ref().and_then(|opened| opened.pss_bytes().ok());
@@ -165,7 +165,9 @@ fn row(member: &MemberProcess, listening: &[ListeningSocket]) -> SessionProcess 
     let mut short_ports: Vec<String> = match member.role {
         // Every keeper has its socket, so it is not listed.
         ProcessRole::Keeper => Vec::new(),
-        ProcessRole::Agent | ProcessRole::Process => addresses.iter().map(|address| short(address)).collect(),
+        ProcessRole::Agent | ProcessRole::Process => {
+            addresses.iter().map(|address| short_address(address)).collect()
+        }
     };
     short_ports.dedup();
     SessionProcess {
@@ -202,7 +204,7 @@ pub struct RedactedCommand {
 }
 
 /// The command line of any process, with secrets redacted.
-pub fn command(process: &ProcessStat) -> RedactedCommand {
+pub fn redacted_command(process: &ProcessStat) -> RedactedCommand {
     let argv = process.open().and_then(|opened| opened.argv()).unwrap_or_default();
     let same = |text: String| RedactedCommand { full: text.clone(), short: text };
     match argv.as_slice() {
@@ -233,7 +235,7 @@ fn state(letter: char) -> &'static str {
 }
 
 /// An address for a narrow column: for a port that only this machine reaches, the address is left out.
-pub fn short(address: &SocketAddress) -> String {
+pub fn short_address(address: &SocketAddress) -> String {
     let (kind, ip, port) = match address {
         SocketAddress::Tcp { ip, port } => ("tcp", ip, port),
         SocketAddress::Udp { ip, port } => ("udp", ip, port),
@@ -273,11 +275,12 @@ mod tests {
 
     #[test]
     fn a_port_that_only_this_machine_reaches_is_shown_without_address() {
-        let tcp = |ip: &str| short(&SocketAddress::Tcp { ip: ip.parse().expect("an address"), port: 80 });
+        let tcp =
+            |ip: &str| short_address(&SocketAddress::Tcp { ip: ip.parse().expect("an address"), port: 80 });
         assert_eq!((tcp("127.0.0.1"), tcp("::1")), ("tcp:80".to_owned(), "tcp:80".to_owned()));
         assert_eq!((tcp("0.0.0.0"), tcp("::")), ("tcp:*:80".to_owned(), "tcp:*:80".to_owned()));
         assert_eq!(tcp("10.0.0.7"), "tcp:10.0.0.7:80");
-        assert_eq!(short(&SocketAddress::Unix { path: "/run/x/a.sock".into() }), "unix:a.sock");
-        assert_eq!(short(&SocketAddress::Unix { path: "@a".into() }), "unix:@a");
+        assert_eq!(short_address(&SocketAddress::Unix { path: "/run/x/a.sock".into() }), "unix:a.sock");
+        assert_eq!(short_address(&SocketAddress::Unix { path: "@a".into() }), "unix:@a");
     }
 }

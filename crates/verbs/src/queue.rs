@@ -28,7 +28,7 @@ pub struct QueueView {
 }
 
 /// Reads the queue of a session. `handle` is the caller's own word for the session, for messages.
-pub fn waiting(ctx: &VerbContext, id: &SessionId, handle: &str) -> Result<QueueView, Problem> {
+pub fn waiting_turns(ctx: &VerbContext, id: &SessionId, handle: &str) -> Result<QueueView, Problem> {
     let status = ctx.status(id)?;
     let Some(known) = status.turns else {
         return Err(berth_api::problem::refusal(&Refusal::NoTurns, handle));
@@ -41,7 +41,7 @@ pub fn waiting(ctx: &VerbContext, id: &SessionId, handle: &str) -> Result<QueueV
 }
 
 /// Withdraws a waiting turn.
-pub fn withdraw(ctx: &VerbContext, id: &SessionId, turn: u64) -> Result<(), Problem> {
+pub fn withdraw_turn(ctx: &VerbContext, id: &SessionId, turn: u64) -> Result<(), Problem> {
     turns::change(ctx, id, KeeperRequest::Withdraw { turn }, Command::Withdraw { turn, by: ctx.me() })
 }
 
@@ -51,18 +51,18 @@ pub fn move_turn(ctx: &VerbContext, id: &SessionId, turn: u64, to: u64) -> Resul
 }
 
 /// Changes the text of a waiting turn.
-pub fn edit(ctx: &VerbContext, id: &SessionId, turn: u64, text: String) -> Result<(), Problem> {
+pub fn edit_turn(ctx: &VerbContext, id: &SessionId, turn: u64, text: String) -> Result<(), Problem> {
     let command = Command::Edit { turn, text: text.clone(), by: ctx.me() };
     turns::change(ctx, id, KeeperRequest::Edit { turn, text }, command)
 }
 
 /// Pauses the queue: no further turn begins.
-pub fn pause(ctx: &VerbContext, id: &SessionId) -> Result<(), Problem> {
+pub fn pause_queue(ctx: &VerbContext, id: &SessionId) -> Result<(), Problem> {
     turns::change(ctx, id, KeeperRequest::Pause, Command::Pause { by: ctx.me() })
 }
 
 /// Continues the queue, whatever held it. The caller wants its turns to run, so a session without a keeper is started.
-pub fn go_on(ctx: &VerbContext, id: &SessionId) -> Result<(), Problem> {
+pub fn continue_queue(ctx: &VerbContext, id: &SessionId) -> Result<(), Problem> {
     turns::change(ctx, id, KeeperRequest::GoOn, Command::GoOn { by: ctx.me() })?;
     let waits = ctx.status(id)?.turns.is_some_and(|turns| !turns.queued.is_empty());
     if waits && ctx.keeper_of(id)?.is_none() {

@@ -40,7 +40,7 @@ pub fn start_run(
         if process_ref::lost_its_keeper(&session) {
             // Another process clears up after a crash, and needs the lease for that.
             if asked_at.elapsed() > recover::HEALER_PATIENCE {
-                return Err(recover::is_being_healed(named));
+                return Err(recover::being_recovered_problem(named));
             }
         } else if (session.is_live() && ctx.keeper_of(id)?.is_some())
             // A keeper that has ended its run holds the lease a moment longer, to notify its clients.
@@ -56,5 +56,5 @@ pub fn start_run(
     }
     let resume =
         KeeperRequest::Resume { size: ctx.size.unwrap_or_default(), fresh, take, restore: true, interface };
-    spawn_keeper::keeper_with(&ctx.home, id, resume, ctx.asker(), &history::variables())
+    spawn_keeper::spawn_keeper_with_variables(&ctx.home, id, resume, ctx.asker(), &history::variables())
 }

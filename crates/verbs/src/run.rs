@@ -234,7 +234,7 @@ pub fn create_session(
             note: note.map(str::to_owned),
         };
         let variables = [secrets, &history::variables()].concat();
-        spawn_keeper::keeper_with(&ctx.home, &id, create, ctx.asker(), &variables).map(Some)
+        spawn_keeper::spawn_keeper_with_variables(&ctx.home, &id, create, ctx.asker(), &variables).map(Some)
     })();
     if !matches!(started, Ok(Some(_))) {
         // The keeper removes what it created. If it never ran, this process removes the empty directories.
@@ -290,7 +290,7 @@ pub fn await_ready(
                 return Ok((connection, status));
             }
             let is_over = status.exit.is_some() || status.released.is_some() || status.failure.is_some();
-            let why = turn_outcome::unusable(&status, &last_complaints(&ctx.home.session(&id)));
+            let why = turn_outcome::takes_no_turns_problem(&status, &last_complaints(&ctx.home.session(&id)));
             return Err(if is_over { why } else { lost });
         };
         connection = keeper;
@@ -418,7 +418,7 @@ fn agent_spec(wanted: &RunRequest, name: &str) -> Result<SessionSpec, Problem> {
     } else if let Some(id) = &wanted.resume {
         (agent.tui_command(TuiStart::Resume(id), &extra)?, "pty", ConversationOrigin::Resumed(id.clone()))
     } else if agent.begin_tui.is_some() && agent.resume_tui.is_some() {
-        let id = turns::uuid()?;
+        let id = turns::random_conversation_id()?;
         again = agent.tui_command(TuiStart::Resume(&id), &extra)?;
         (agent.tui_command(TuiStart::FreshAs(&id), &extra)?, "pty", ConversationOrigin::Named(id))
     } else {

@@ -13,21 +13,21 @@ use crate::context::ReadAnswer;
 const REPLAY_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The screen as text, with colours or without.
-pub fn text(ctx: &VerbContext, id: &SessionId, ansi: bool) -> Result<String, Problem> {
+pub fn screen_text(ctx: &VerbContext, id: &SessionId, ansi: bool) -> Result<String, Problem> {
     match ctx.read(id, KeeperRequest::Screen { ansi })? {
         ReadAnswer::Keeper(KeeperAnswer::Screen { text, .. }) => Ok(text),
         ReadAnswer::Keeper(other) => {
             Err(Problem::new(ProblemCode::Bug, format!("the keeper gave an odd answer: {other:?}")))
         }
         ReadAnswer::NoKeeper | ReadAnswer::Silent => {
-            let mut screen = remembered(ctx, id)?;
+            let mut screen = remembered_screen(ctx, id)?;
             Ok(if ansi { screen.ansi() } else { screen.text() })
         }
     }
 }
 
 /// The screen at the end of the last run; after a crash it is restored from the output.
-pub fn remembered(ctx: &VerbContext, id: &SessionId) -> Result<Screen, Problem> {
+pub fn remembered_screen(ctx: &VerbContext, id: &SessionId) -> Result<Screen, Problem> {
     let session = ctx.home.session(id);
     let status = session_status::status(&ctx.home, id)?;
     let bytes = match session.read_screen() {

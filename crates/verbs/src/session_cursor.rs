@@ -463,7 +463,7 @@ impl SessionCursor {
 
 /// Rejects another user's process that listens in place of a keeper: a keeper runs as this account, or as root.
 fn checked(keeper: KeeperConnection) -> io::Result<KeeperConnection> {
-    let (peer, me) = (socket::peer(&keeper)?.uid, rustix::process::geteuid().as_raw());
+    let (peer, me) = (socket::peer_credentials(&keeper)?.uid, rustix::process::geteuid().as_raw());
     if peer == me || peer == 0 || me == 0 {
         return Ok(keeper);
     }

@@ -44,8 +44,8 @@ impl SetupPlan {
 
     /// Creates the link by which hooks call berth. `root` is the state directory.
     pub fn link(root: &Path) -> Result<(), Problem> {
-        injected_hooks::link(root, true).map_err(|error| {
-            let link = injected_hooks::link_path(root);
+        injected_hooks::link_hook_program(root, true).map_err(|error| {
+            let link = injected_hooks::hook_link_path(root);
             Problem::new(ProblemCode::Refused, format!("cannot create the link {}: {error}", link.display()))
                 .hint("fix that, then try again; nothing was set up")
         })

@@ -23,17 +23,17 @@ use berth_core::{Actor, Epoch, SessionId};
 use berth_host::cgroup::{self, CgroupV2};
 use berth_host::identity::{self, ProcessIdentity, ProcessLiveness as Life, ProcessStat};
 use berth_host::lock::LockFile;
-use berth_host::process::census;
+use berth_host::process::all_processes;
 use berth_host::{clock, disk, process_tree};
 use berth_keeper::recover;
 use berth_procs::attribution::{
-    self, AttributionVerdict, ClaimSource, ClaimedRecord, MARK, ProcessClaim, is_live,
+    self, AttributionVerdict, ClaimSource, ClaimedRecord, MARK, ProcessClaim, has_live_run,
 };
 use berth_procs::run_cgroups;
 use berth_store::PendingPurge;
 use berth_store::SessionFiles;
 use berth_store::current_session::{TERMINALS, TerminalPresence};
-use berth_store::foreign_lease_holder::command_of;
+use berth_store::foreign_lease_holder::command_of_process;
 use berth_store::notifications;
 use berth_store::session_status;
 use berth_store::state_dir::StateDir;
@@ -195,7 +195,7 @@ impl Sweep<'_> {
             Ok(found) => self.known.half_purged = found,
             Err(error) => self.report.failed.push(format!("cannot list interrupted purges: {error}")),
         }
-        match census() {
+        match all_processes() {
             Ok(processes) => self.look_at_processes(&processes),
             Err(error) => self.report.failed.push(format!("cannot look through /proc: {error}")),
         }
@@ -220,7 +220,7 @@ impl Sweep<'_> {
     /// a failure here does not stop the sweep.
     fn look_at_foreign_agents(&mut self) {
         for kind in berth_transcript::TranscriptKind::ALL {
-            let live = match foreign_writers::live(kind, |name| std::env::var_os(name)) {
+            let live = match foreign_writers::live_writers(kind, |name| std::env::var_os(name)) {
                 Ok(live) => live,
                 Err(why) => {
                     tracing::debug!(why, "cannot look for agents that are not ours");
@@ -304,7 +304,7 @@ impl Sweep<'_> {
             .known
             .records
             .values()
-            .filter(|(_, status)| is_live(status))
+            .filter(|(_, status)| has_live_run(status))
             .filter_map(|(_, status)| Some((status.keeper_pid?, status)))
             .collect();
         for (keeper, status) in &keepers {
@@ -337,7 +337,7 @@ impl Sweep<'_> {
         if matches!(record, Ok(ClaimedRecord::Missing)) && claim.home.is_none() {
             // The expensive checks come before the report: they may show that the process is of
             // another state directory.
-            claim = attribution::strongest(&attribution::claims_on(process).claims).unwrap_or(claim);
+            claim = attribution::strongest_claim(&attribution::claims_on(process).claims).unwrap_or(claim);
             record = attribution::record_of(self.home, &claim);
         }
         let (verdict, why) = match record {
@@ -379,7 +379,8 @@ impl Sweep<'_> {
             let group = CgroupV2::open(&path, &run_cgroups::group_name(&id, epoch)).ok().flatten();
             let files = shelf.session(&id);
             let is_others = |group: &CgroupV2| {
-                run_cgroups::used_elsewhere(group, &files).is_some() || run_cgroups::holds_only_others(group)
+                run_cgroups::session_sharing_group(group, &files).is_some()
+                    || run_cgroups::holds_only_others(group)
             };
             if !group.as_ref().is_some_and(is_others) {
                 self.known.groups.push((path, id, epoch));
@@ -393,7 +394,7 @@ impl Sweep<'_> {
             let name = path.file_name().and_then(|name| name.to_str());
             let run =
                 name.and_then(|name| run_cgroups::run_of_group(name.strip_prefix(cgroup::LIMIT_PREFIX)?));
-            let live = run.and_then(|(id, _)| Some(is_live(&self.known.records.get(&id)?.1)));
+            let live = run.and_then(|(id, _)| Some(has_live_run(&self.known.records.get(&id)?.1)));
             if live != Some(true) && is_given_up(&path) {
                 self.known.empty_groups.push(path);
             }
@@ -619,7 +620,7 @@ fn identity_of(told: &ReportedProcess) -> ProcessIdentity {
 /// not be looked into.
 fn strongest_claim(pid: u32) -> (Option<ProcessClaim>, bool) {
     let group = cgroup::group_of_process(pid).ok().flatten();
-    let variables = process_tree::variables(pid, [MARK, attribution::HOME_VARIABLE]);
+    let variables = process_tree::process_variables(pid, [MARK, attribution::HOME_VARIABLE]);
     let unreadable = matches!(&variables, Err(error) if error.kind() == io::ErrorKind::PermissionDenied);
     let [mark, home] = variables.unwrap_or_default();
     let by_mark = mark.and_then(|mark| attribution::claim_of_mark(&mark, home));
@@ -642,7 +643,7 @@ fn stranger(process: &ProcessStat, claim: &ProcessClaim, why: String) -> Foreign
     ForeignProcess {
         pid: process.pid,
         age_ms: process.age_ms(),
-        command: command_of(process),
+        command: command_of_process(process),
         uid: process.open().and_then(|opened| opened.uid()).ok(),
         guess: format!("session {} {by}", claim.id),
         why,
@@ -662,7 +663,7 @@ fn foreign_agent(writer: &foreign_writers::ForeignWriter) -> ForeignProcess {
         pid,
         age_ms: berth_host::clock::wall_ms().saturating_sub(writer.since_ms),
         command: writer.command.clone(),
-        uid: identity::stat(pid).and_then(|stat| stat.open()?.uid()).ok(),
+        uid: identity::process_stat(pid).and_then(|stat| stat.open()?.uid()).ok(),
         guess: place,
         why: format!("no session has its conversation {}", writer.conversation_id),
         is_new: true,

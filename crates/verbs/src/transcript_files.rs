@@ -136,14 +136,17 @@ pub fn check_files(
 /// The running process that has a transcript open, by the agent's transcripts, sessions of berth included. `None` if
 /// the file is not where an agent keeps its transcripts: then it is a copy.
 pub fn holder(path: &Path) -> Option<ForeignWriter> {
-    let own = berth_transcript::own(path)?;
+    let own = berth_transcript::agents_own_path(path)?;
     let variable = match own.kind {
         TranscriptKind::Claude => "CLAUDE_CONFIG_DIR",
         TranscriptKind::Codex => "CODEX_HOME",
     };
     let env = |name: &str| (name == variable).then(|| own.account.clone().into_os_string());
     // A process that cannot be seen makes no claim: a call without a result is then reported as a fault.
-    foreign_writers::registered(own.kind.word(), &own.conversation?, env, |_| false).ok()?.into_iter().next()
+    foreign_writers::registered_writers(own.kind.word(), &own.conversation?, env, |_| false)
+        .ok()?
+        .into_iter()
+        .next()
 }
 
 /// The turns of a transcript as a tree.

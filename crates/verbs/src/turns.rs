@@ -290,7 +290,7 @@ fn unanswered(problem: Problem, submit: &NewTurn) -> Problem {
 /// Adds a key to a turn without one, so that the turn can be sent again when the answer is lost.
 fn ensure_turn_key(submit: &mut NewTurn) -> Result<(), Problem> {
     if submit.key.is_none() {
-        submit.key = Some(own_key()?);
+        submit.key = Some(random_turn_key()?);
     }
     Ok(())
 }
@@ -316,7 +316,7 @@ pub(crate) fn begin_again(ctx: &VerbContext, id: &SessionId) -> Result<KeeperCon
         restore: false,
         interface: None,
     };
-    spawn_keeper::keeper_with(&ctx.home, id, resume, ctx.asker(), &history::variables())
+    spawn_keeper::spawn_keeper_with_variables(&ctx.home, id, resume, ctx.asker(), &history::variables())
         .map(|(connection, _)| connection)
 }
 
@@ -334,7 +334,7 @@ fn look_first(ctx: &VerbContext, id: &SessionId, submit: &NewTurn) -> Result<Opt
     let past = ctx.home.session(id).past_with_keys()?;
     let session = &past.history.session;
     if let Some(expected) = &submit.expected_session {
-        turn_outcome::is_expected(session, id, expected)?;
+        turn_outcome::check_expected_session(session, id, expected)?;
     }
     let name = session.name.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
     let prompt = TurnPrompt {
@@ -593,7 +593,7 @@ pub fn cancel(ctx: &VerbContext, id: &SessionId, number: u64) -> Result<TurnView
 }
 
 /// The error for a turn that did not begin in time and was withdrawn for that.
-pub fn withdrawn(view: &TurnView) -> Option<Problem> {
+pub fn turn_withdrawn_problem(view: &TurnView) -> Option<Problem> {
     let is_late = view.reason.as_deref().is_some_and(|why| why.starts_with("withdrawn: "));
     let never_began =
         view.state == TurnState::Cancelled && view.delivered_at.is_none() && view.cancelled_by.is_none();
@@ -616,13 +616,13 @@ fn held_problem(turn: &str, held: &str) -> Problem {
 }
 
 /// A key that no client is shown.
-pub fn own_key() -> Result<String, Problem> {
+pub fn random_turn_key() -> Result<String, Problem> {
     Ok(random()?.iter().fold(OWN_KEY.to_owned(), |key, byte| format!("{key}{byte:02x}")))
 }
 
 /// A random id for a new conversation.
-pub fn uuid() -> Result<String, Problem> {
-    Ok(berth_host::uuid(random()?))
+pub fn random_conversation_id() -> Result<String, Problem> {
+    Ok(berth_host::uuid_from_random_bytes(random()?))
 }
 
 fn random() -> Result<[u8; 16], Problem> {
@@ -644,7 +644,7 @@ pub fn change(
     request: KeeperRequest,
     command: Command,
 ) -> Result<(), Problem> {
-    ctx.may(callers::deed_of(&request), id)?;
+    ctx.may(callers::action_of_request(&request), id)?;
     if ctx.ask(id, request)?.is_some() {
         return Ok(());
     }

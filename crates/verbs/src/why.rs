@@ -69,7 +69,7 @@ pub fn why(home: &StateDir, id: &SessionId) -> Result<StateExplanation, Problem>
         evidence.push(EvidenceFact { source: "journal", fact, age_ms: now.saturating_sub(last.get().at_ms) });
     }
     if let Some(agent) = session.agent() {
-        let verdict = match process_ref::identity(agent).check() {
+        let verdict = match process_ref::to_process_identity(agent).check() {
             ProcessLiveness::Alive(_) => "is alive".to_owned(),
             ProcessLiveness::Gone => "is gone".to_owned(),
             ProcessLiveness::CannotTell(why) => format!("cannot be told: {why}"),
@@ -81,7 +81,7 @@ pub fn why(home: &StateDir, id: &SessionId) -> Result<StateExplanation, Problem>
         });
     }
     if let Some(keeper) = session.keeper.as_ref().filter(|_| kept) {
-        let stopped = identity::stat(keeper.pid).is_ok_and(|stat| stat.state == 'T');
+        let stopped = identity::process_stat(keeper.pid).is_ok_and(|stat| stat.state == 'T');
         let note = if stopped { ", and is suspended (SIGSTOP)" } else { "" };
         let cgroup = fs::read_to_string(format!("/proc/{}/cgroup", keeper.pid)).unwrap_or_default();
         let place = cgroup.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("?").to_owned();
@@ -171,7 +171,7 @@ fn turn_facts(session: &Session, id: &SessionId, kept: bool) -> Vec<EvidenceFact
     let policy = session.spec.as_ref().map(|spec| spec.policy.clone()).unwrap_or_default();
     facts.extend(policy.idle_ms.map(|ms| format!("an idle agent is paused after {} s", ms / 1000)));
     // The clock of another boot does not count: the time begins anew with the next run.
-    let of_this_boot = |expiry: &&SessionExpiry| identity::boot().is_ok_and(|boot| expiry.boot.0 == boot);
+    let of_this_boot = |expiry: &&SessionExpiry| identity::boot_id().is_ok_and(|boot| expiry.boot.0 == boot);
     facts.extend(session.expiry.as_ref().filter(of_this_boot).map(|expiry| {
         format!(
             "the session's time is up in {} s (boot clock), if the host runs on",
@@ -218,7 +218,7 @@ fn boundary_fact(session: &Session, id: &SessionId) -> String {
         );
     };
     let members =
-        run_cgroups::group_of(session, id).and_then(|group| group.map(|group| group.members()).transpose());
+        run_cgroups::run_group(session, id).and_then(|group| group.map(|group| group.members()).transpose());
     let now = match members {
         Ok(Some(members)) => format!("with {} processes", members.pids.len() + members.unseen),
         Ok(None) => "which is gone: no process is in it".to_owned(),

@@ -152,7 +152,7 @@ fn looking_at_an_old_session_reads_no_more_than_looking_at_a_young_one() {
             assert_eq!((page.turns.len(), page.total), (2, it.turns));
         }),
         ("queue", &|it| {
-            let queue = queue::waiting(&it.ctx(), &it.id, "old").expect("readable");
+            let queue = queue::waiting_turns(&it.ctx(), &it.id, "old").expect("readable");
             let numbers: Vec<u64> = queue.queued.iter().map(|turn| turn.number).collect();
             assert_eq!(numbers, waiting(it.turns));
         }),

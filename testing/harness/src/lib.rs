@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use berth_host::identity::{ProcessIdentity, ProcessLiveness};
-use berth_host::lock::{LockState, probe};
+use berth_host::lock::{LockState, lock_state};
 use berth_host::process_tree;
 
 pub use berth_test_dir::TestDir;
@@ -286,12 +286,15 @@ impl TestEnvironment {
     /// All running processes of this lab, but for the test itself.
     pub fn processes(&self) -> Vec<ProcessIdentity> {
         let home = self.home().display().to_string();
-        let mut found = process_tree::with_mark("BERTH_HOME", &home).expect("/proc can be read").processes;
+        let mut found =
+            process_tree::processes_with_variable("BERTH_HOME", &home).expect("/proc can be read").processes;
         // A process that cleared its environment still has the descriptors it inherited.
         for session in self.kept_in("sessions").into_iter().chain(self.kept_in("helpers")) {
             for lock in [session.join("run"), session.join("lease")] {
-                if matches!(probe(&lock), Ok(Some(LockState::Held))) {
-                    found.extend(process_tree::with_open_lock(&lock).expect("/proc can be read").processes);
+                if matches!(lock_state(&lock), Ok(Some(LockState::Held))) {
+                    found.extend(
+                        process_tree::processes_with_open_lock(&lock).expect("/proc can be read").processes,
+                    );
                 }
             }
         }
@@ -313,7 +316,7 @@ impl Drop for TestEnvironment {
             let kept = self.kept_in(shelf);
             for dir in &kept {
                 // A test that plays a keeper in a thread listens for ever, and holds nothing.
-                if matches!(probe(&dir.join("lease")), Ok(Some(LockState::Free))) {
+                if matches!(lock_state(&dir.join("lease")), Ok(Some(LockState::Free))) {
                     let _ = std::fs::remove_file(dir.join("sock"));
                 }
             }

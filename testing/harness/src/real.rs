@@ -178,8 +178,11 @@ impl RealAgents {
     /// berth started has a `BERTH_HOME` as well, and is the lab's to look after.
     pub fn processes(&self) -> Vec<ProcessIdentity> {
         let home = self.home.display().to_string();
-        let mut found = process_tree::with_mark("HOME", &home).expect("/proc can be read").processes;
-        found.retain(|identity| matches!(process_tree::variables(identity.pid, ["BERTH_HOME"]), Ok([None])));
+        let mut found =
+            process_tree::processes_with_variable("HOME", &home).expect("/proc can be read").processes;
+        found.retain(|identity| {
+            matches!(process_tree::process_variables(identity.pid, ["BERTH_HOME"]), Ok([None]))
+        });
         found
     }
 

@@ -49,18 +49,18 @@ impl EditorConnection {
         let mut out = DriverOutput::default();
         fill(&mut out);
         let _writing = self.writing.lock().expect("no thread panics while writing");
-        if let Err(error) = berth_host::stdio::write(&out.bytes) {
+        if let Err(error) = berth_host::stdio::write_stdout(&out.bytes) {
             // The editor closes our input too, and then this process ends.
             tracing::info!(%error, "the editor has stopped reading");
         }
     }
 
     pub(super) fn answer(&self, id: &Value, result: &impl Serialize) {
-        self.write(|out| rpc::answer(out, id, result));
+        self.write(|out| rpc::send_result(out, id, result));
     }
 
     pub(super) fn refuse(&self, id: &Value, code: i64, message: &str) {
-        self.write(|out| rpc::refuse(out, id, code, message));
+        self.write(|out| rpc::send_error(out, id, code, message));
     }
 
     /// Answers with a problem: what happened, what to do next, and a code for programs.
@@ -87,12 +87,12 @@ impl EditorConnection {
         if let Some(more) = more {
             data["turn"] = more;
         }
-        self.write(|out| rpc::refuse_with_data(out, id, code, &message, Some(&data)));
+        self.write(|out| rpc::send_error_with_data(out, id, code, &message, Some(&data)));
     }
 
     pub(super) fn update(&self, session: &str, update: SessionUpdate) {
         let params = SessionNotification::new(session.to_owned(), update);
-        self.write(|out| rpc::notify(out, CLIENT_METHOD_NAMES.session_update, &params));
+        self.write(|out| rpc::send_notification(out, CLIENT_METHOD_NAMES.session_update, &params));
     }
 
     /// Sends a permission request; gives its id, or nothing when too many are open.
@@ -105,7 +105,7 @@ impl EditorConnection {
             }
             asked.insert(id.clone(), about);
         }
-        self.write(|out| rpc::request(out, &id, CLIENT_METHOD_NAMES.session_request_permission, params));
+        self.write(|out| rpc::send_request(out, &id, CLIENT_METHOD_NAMES.session_request_permission, params));
         Some(id)
     }
 
@@ -118,7 +118,9 @@ impl EditorConnection {
     pub(super) fn unask(&self, id: &str) {
         if self.take_asked(id).is_some() {
             let params = CancelRequestNotification::new(RequestId::Str(id.to_owned()));
-            self.write(|out| rpc::notify(out, PROTOCOL_LEVEL_METHOD_NAMES.cancel_request, &params));
+            self.write(|out| {
+                rpc::send_notification(out, PROTOCOL_LEVEL_METHOD_NAMES.cancel_request, &params)
+            });
         }
     }
 }

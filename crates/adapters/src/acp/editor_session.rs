@@ -112,7 +112,7 @@ impl EditorSession {
         text: String,
     ) -> Result<(), Problem> {
         turns::check_prompt(&text)?;
-        let key = turns::own_key()?;
+        let key = turns::random_turn_key()?;
         let prompt =
             EditorPrompt { request: request.clone(), turn: None, is_cancelled: false, is_told: false };
         self.prompts().insert(key.clone(), prompt);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::duration;
+use super::parse_duration;
 
 /// List the known agents, with version and path.
 ///
@@ -21,7 +21,7 @@ pub(crate) struct AgentsArgs {
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Longest wait for a program to print its version
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub(crate) timeout: Duration,
     /// Print an array of objects; with NAME, one object
     #[arg(long)]

@@ -149,7 +149,7 @@ fn every_command_has_operations_of_the_api_or_a_reason_for_having_none() {
     let commands = commands();
     let there: BTreeSet<&str> = commands.iter().map(String::as_str).collect();
     assert_eq!(known, there);
-    let description = berth_gateway::openapi::description();
+    let description = berth_gateway::openapi::openapi_document();
     let paths = description["paths"].as_object().expect("paths");
     let operations = paths.values().flat_map(|path| path.as_object().expect("operations").values());
     let described: BTreeSet<&str> = operations.filter_map(|it| it["operationId"].as_str()).collect();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::duration;
+use super::parse_duration;
 
 /// Names of the agents whose conversations berth can read.
 pub(crate) const KEEPERS_OF_CONVERSATIONS: [&str; 2] = ["claude", "codex"];
@@ -35,7 +35,7 @@ pub(crate) struct AdoptArgs {
     #[arg(long, conflicts_with = "take")]
     pub(crate) wait: bool,
     /// Wait no longer than this, as in 90s or 2h
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "wait")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "wait")]
     pub(crate) timeout: Option<Duration>,
     /// Continue in the agent's own terminal interface
     #[arg(long)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use berth_api::helper::ReadinessProbe;
 use clap::{Subcommand, ValueEnum};
 
-use super::{LogArgs, OutputArgs, duration};
+use super::{LogArgs, OutputArgs, parse_duration};
 
 /// Share a process between sessions: a broker, an MCP server, a dev server, a browser.
 ///
@@ -73,14 +73,14 @@ pub(crate) struct HelperEnsureArgs {
     #[arg(long, value_enum, default_value_t = HelperScopeArg::Dir)]
     pub(crate) scope: HelperScopeArg,
     /// How long the helper stays after its last owner has left [default: 0s]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) idle: Option<Duration>,
     /// Sign that the helper is ready: tcp:PORT, unix:PATH or line:REGEX
     #[arg(long, value_name = "SIGN", value_parser = ready)]
     pub(crate) ready: Option<ReadinessProbe>,
     /// Longest time until the helper is ready. If the caller that starts it gives this, the helper is ended after that
     /// time. For a later caller, only this command ends after that time, with exit 6, and the helper runs on
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub(crate) ready_timeout: Duration,
     /// Note that the session needs the helper between its turns as well. (Recorded and shown only. A session whose
     /// agent is paused owns no helper: let it stay with --idle for longer than the pause. Without --idle a helper never
@@ -161,7 +161,7 @@ pub(crate) struct HelperStopArgs {
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// How long to wait before killing
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     pub(crate) grace: Duration,
     /// Print what `helper show --json` prints, as an array
     #[arg(long)]
@@ -179,7 +179,7 @@ pub(crate) enum HelperScopeArg {
 fn ready(text: &str) -> Result<ReadinessProbe, String> {
     let ready = ReadinessProbe::parse(text).ok_or("use tcp:PORT, unix:PATH or line:REGEX")?;
     if let ReadinessProbe::Line(pattern) = &ready {
-        berth_verbs::helper::pattern(pattern).map_err(|error| error.to_string())?;
+        berth_verbs::helper::readiness_pattern(pattern).map_err(|error| error.to_string())?;
     }
     Ok(ready)
 }

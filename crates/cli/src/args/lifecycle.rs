@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use berth_api::policy_change::TimeoutChange;
 
-use super::{CONFIGURED, OnFailedArg, OnUnknownArg, SessionFilterArgs, duration, occasions};
+use super::{CONFIGURED, OnFailedArg, OnUnknownArg, SessionFilterArgs, occasions, parse_duration};
 
 /// Stop sessions, and wait for their end.
 ///
@@ -35,7 +35,7 @@ pub(crate) struct StopArgs {
     #[arg(short, long)]
     pub(crate) yes: bool,
     /// How long processes may take to end before they are killed
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     pub(crate) grace: Duration,
     /// Print an array of objects, as `show --json` prints them
     #[arg(long)]
@@ -65,10 +65,10 @@ pub(crate) struct ArchiveArgs {
     #[arg(long, conflicts_with = "older_than")]
     pub(crate) stop: bool,
     /// With --stop: how long processes may take to end before they are killed
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, requires = "stop")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration, requires = "stop")]
     pub(crate) grace: Duration,
     /// All sessions without activity for this long, as in 30d
-    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "SessionFilterArgs")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "SessionFilterArgs")]
     pub(crate) older_than: Option<Duration>,
     /// Do not ask (a session that is named is archived without a question)
     #[arg(short, long)]
@@ -134,7 +134,7 @@ pub(crate) struct PurgeArgs {
     pub(crate) archived: bool,
     /// Only sessions that were archived this long ago, as in 90d
     // The conflict has to be named: clap drops `requires` for an argument that conflicts with a present one.
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "archived", conflicts_with = "sessions")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "archived", conflicts_with = "sessions")]
     pub(crate) older_than: Option<Duration>,
     /// List the sessions that would be deleted, and change nothing
     #[arg(short = 'n', long)]
@@ -273,7 +273,7 @@ pub(super) fn term(text: &str) -> Result<TimeoutChange, String> {
     if text == "never" {
         return Ok(TimeoutChange::Never);
     }
-    let time = duration(text).map_err(|why| format!("{why}; or `never`"))?;
+    let time = parse_duration(text).map_err(|why| format!("{why}; or `never`"))?;
     Ok(TimeoutChange::After(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::{SessionFilterArgs, duration};
+use super::{SessionFilterArgs, parse_duration};
 
 /// Search prompts, answers and output of all sessions.
 ///
@@ -103,7 +103,7 @@ pub(crate) struct ExportArgs {
     #[arg(long)]
     pub(crate) force: bool,
     /// Let players shorten pauses to this time (cast only; the recording keeps full pauses)
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) idle_limit: Option<Duration>,
 }
 

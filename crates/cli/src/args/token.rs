@@ -102,7 +102,7 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "S", value_parser = scope(), default_value = "control", hide_possible_values = true)]
     pub(crate) scope: AccessScope,
     /// How long the link works, at most 24h
-    #[arg(long, value_name = "TIME", value_parser = super::duration, default_value = "10m")]
+    #[arg(long, value_name = "TIME", value_parser = super::parse_duration, default_value = "10m")]
     pub(crate) expires: Duration,
     /// Only for this session; may be given more than once [default: all]. This does not confine `control` and `admin`,
     /// which start commands as your account: those need --yes
@@ -141,7 +141,7 @@ pub(crate) struct AuditArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     pub(crate) lines: usize,
     /// Only lines from this long ago until now, as in 1h or 7d
-    #[arg(long, value_name = "TIME", value_parser = super::duration)]
+    #[arg(long, value_name = "TIME", value_parser = super::parse_duration)]
     pub(crate) since: Option<Duration>,
     /// Print one object per line
     #[arg(long)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::duration;
+use super::parse_duration;
 
 /// Wait for a turn, an agent, the end of a run, or a line of output.
 ///
@@ -27,7 +27,7 @@ pub(crate) struct WaitArgs {
     #[arg(long = "for", value_name = "WHAT", value_parser = wait_for)]
     pub(crate) what: Option<WaitForArg>,
     /// Give up after this time, with exit 6
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// Print what `show --json` prints
     #[arg(long)]

@@ -16,12 +16,12 @@ pub(crate) fn run(ctx: &CommandContext, args: &AcpArgs) -> Result<u8, Problem> {
     let named = args.session.as_deref().or(ctx.session.as_deref());
     let given = named.map(|named| ctx.find(named)).transpose()?;
     if let Some(id) = &given {
-        berth_adapters::acp::takes_turns(ctx, id)?;
+        berth_adapters::acp::check_takes_turns(ctx, id)?;
     }
     if given.is_none() {
         // Checked before the protocol begins: an editor shows an error only if this process ends with it.
         let table = AgentTable::load()?;
-        berth_adapters::acp::suits(table.find(&args.agent)?)?;
+        berth_adapters::acp::check_usable_by_editor(table.find(&args.agent)?)?;
     }
     if std::io::stdin().is_terminal() {
         print::note(

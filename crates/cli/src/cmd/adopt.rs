@@ -25,7 +25,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &AdoptArgs) -> Result<u8, Problem>
     let adopted = adopt::adopt(ctx, &conversation, &order, &mut |what| print::note(what))?;
     let AdoptedSession { status, connection, was_ours } = adopted;
     let id = id_of(&status)?;
-    berth_tui::current_session::make_current(&ctx.home, &id);
+    berth_tui::current_session::set_current_session(&ctx.home, &id);
     let came = if was_ours { "goes on in" } else { "is now" };
     print::note(&format!("conversation {} {came} session {}", conversation.id, status.handle()));
     let takes_turns = status.turns.is_some();

@@ -128,7 +128,7 @@ fn table_of(rows: &[AgentRow<'_>]) -> SafeText {
     let cells: Vec<[String; 4]> = std::iter::once(head).chain(cells).collect();
     let width = |at: usize| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..4).map(width).collect();
-    let screen = crate::tty::size().map_or(usize::MAX, |size| usize::from(size.cols));
+    let screen = crate::tty::terminal_size().map_or(usize::MAX, |size| usize::from(size.cols));
     let room = screen.saturating_sub(widths.iter().sum::<usize>() + 2 * 4).max(10);
     let commands = rows.iter().map(|row| print::command_line(&row.command, room));
     let commands = std::iter::once("STARTED AS".to_owned()).chain(commands);

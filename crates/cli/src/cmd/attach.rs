@@ -32,7 +32,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &AttachArgs) -> Result<u8, Problem
                 "`berth log {handle} --follow` shows what happens, `berth send {handle} --interrupt TEXT` interrupts"
             )));
         }
-        berth_tui::current_session::make_current(&ctx.home, &id);
+        berth_tui::current_session::set_current_session(&ctx.home, &id);
         return chat::run_chat(ctx, &id);
     }
     let role = match (args.observe, args.take) {

@@ -1,14 +1,14 @@
 //! `berth audit`: prints the audit log of the gateway.
 
 use berth_api::{Problem, ProblemCode};
-use berth_store::audit::{self, AuditEntry, AuditEvent, plain};
+use berth_store::audit::{self, AuditEntry, AuditEvent, text_for_log};
 
 use crate::args::AuditArgs;
 use crate::ctx::CommandContext;
 use crate::print;
 
 pub(crate) fn run(ctx: &CommandContext, args: &AuditArgs) -> Result<u8, Problem> {
-    let log = audit::read(ctx.home.root())
+    let log = audit::read_audit_log(ctx.home.root())
         .map_err(|error| Problem::new(ProblemCode::Refused, format!("cannot read the audit log: {error}")))?;
     let since = args.since.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let from = since.map_or(0, |time| berth_host::clock::wall_ms().saturating_sub(time));
@@ -65,7 +65,7 @@ fn line(entry: &AuditEntry) -> String {
             format!("took conversation {conversation_id} for `{name}` ({session}), and ended {ended}")
         }
     };
-    format!("{}  {} {}", entry.at, plain(&entry.by), what.replace(char::is_control, "\u{fffd}"))
+    format!("{}  {} {}", entry.at, text_for_log(&entry.by), what.replace(char::is_control, "\u{fffd}"))
 }
 
 fn and_more(left_out: u64) -> String {

@@ -17,14 +17,14 @@ pub(crate) fn run(args: &args::ConfigArgs) -> Result<u8, Problem> {
     if let Some(key) = &args.explain {
         match args.json {
             true => print::json(&explained(key.as_deref())?)?,
-            false => print::text(&explain::text(key.as_deref())?)?,
+            false => print::text(&explain::explain_keys(key.as_deref())?)?,
         }
     } else if args.path {
         print::text(&format!("{}\n", place()?.display()))?;
     } else if let Some(file) = &args.check {
         check(file.as_deref())?;
     } else if args.example {
-        print::text(&explain::example())?;
+        print::text(&explain::example_config())?;
     } else if args.edit {
         edit()?;
     } else {
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &args::ConfigArgs) -> Result<u8, Problem> {
 /// Prints the effective settings, each with its origin.
 fn show(json: bool) -> Result<(), Problem> {
     let mut config = Config::load()?;
-    if let Some(color) = ui::options().color {
+    if let Some(color) = ui::ui_options().color {
         override_with(&mut config.settings, "ui", "color", color, SettingOrigin::Flag("--color"));
     }
     let (path, is_there) = (config.path.clone(), config.is_there);
@@ -111,7 +111,7 @@ fn table_of(settings: &[ConfigSetting], file: Option<&str>) -> String {
     };
     let rows = settings.iter().map(|setting| {
         let key = format!("{}.{}", setting.table, setting.key.name);
-        [key, print::excerpt(&value(setting), 60), from(setting)]
+        [key, print::first_words(&value(setting), 60), from(setting)]
     });
     let rows: Vec<[String; 3]> =
         std::iter::once(["KEY", "VALUE", "FROM"].map(str::to_owned)).chain(rows).collect();
@@ -123,7 +123,7 @@ fn table_of(settings: &[ConfigSetting], file: Option<&str>) -> String {
 /// Every key, or the wanted ones, for programs.
 fn explained(wanted: Option<&str>) -> Result<Vec<Value>, Problem> {
     // An unknown key is refused here, with the message that the text form has.
-    explain::text(wanted)?;
+    explain::explain_keys(wanted)?;
     let all = registry::TABLES.iter().flat_map(|table| table.keys.iter().map(move |key| (*table, key)));
     let wanted =
         all.filter(|(table, key)| wanted.is_none_or(|wanted| explain::matches_name(table, key, wanted)));
@@ -201,7 +201,7 @@ fn begin_file(path: &Path) -> Result<(), Problem> {
         path.parent().map(std::fs::create_dir_all).transpose()?;
         let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         match file {
-            Ok(mut file) => file.write_all(explain::example().as_bytes()),
+            Ok(mut file) => file.write_all(explain::example_config().as_bytes()),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error),
         }
@@ -213,7 +213,7 @@ fn begin_file(path: &Path) -> Result<(), Problem> {
 }
 
 fn place() -> Result<PathBuf, Problem> {
-    config::path().ok_or_else(|| {
+    config::config_path().ok_or_else(|| {
         Problem::new(
             ProblemCode::Refused,
             "there is no place for a config file: neither BERTH_CONFIG nor HOME is set",

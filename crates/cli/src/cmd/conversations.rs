@@ -13,7 +13,7 @@ use berth_verbs::transcript_files;
 use crate::args::{LsArgs, TranscriptLsArgs, TranscriptShowArgs};
 use crate::ctx::CommandContext;
 use crate::listing::row::short_home;
-use crate::text_width::{cut, cut_front, one_line, width};
+use crate::text_width::{column_width, cut_front_to_columns, cut_to_columns, one_line};
 use crate::{print, tty};
 
 /// Length of an id on a terminal, in characters: enough to tell conversations of one second apart.
@@ -120,7 +120,7 @@ fn holder_line(holder: &ConversationHolder) -> String {
 
 fn table(all: &[AgentConversation]) -> String {
     let is_terminal = print::is_terminal();
-    let columns = is_terminal.then(|| tty::size().map(|size| usize::from(size.cols))).flatten();
+    let columns = is_terminal.then(|| tty::terminal_size().map(|size| usize::from(size.cols))).flatten();
     let has_sessions = all.iter().any(|one| one.session.is_some());
     let mut rows = vec![["ID", "AGENT", "LAST", "OPEN IN", "DIRECTORY", "FIRST WORDS"].map(str::to_owned)];
     if has_sessions {
@@ -147,21 +147,21 @@ fn table(all: &[AgentConversation]) -> String {
     }
     if columns.is_some() {
         for row in &mut rows {
-            row[3] = cut(&row[3], WIDEST_HOLDER);
-            row[4] = cut_front(&row[4], WIDEST_DIR);
+            row[3] = cut_to_columns(&row[3], WIDEST_HOLDER);
+            row[4] = cut_front_to_columns(&row[4], WIDEST_DIR);
         }
     }
-    let widest = |column: usize| rows.iter().map(|row| width(&row[column])).max().unwrap_or(0);
+    let widest = |column: usize| rows.iter().map(|row| column_width(&row[column])).max().unwrap_or(0);
     let widths: Vec<usize> = (0..5).map(widest).collect();
     let mut text = String::new();
     for row in &rows {
         let mut line = String::new();
         for (cell, wide) in row.iter().zip(&widths) {
             line.push_str(cell);
-            line.push_str(&" ".repeat(wide - width(cell) + 2));
+            line.push_str(&" ".repeat(wide - column_width(cell) + 2));
         }
         line.push_str(&row[5]);
-        let line = columns.map_or(line.clone(), |columns| cut(&line, columns));
+        let line = columns.map_or(line.clone(), |columns| cut_to_columns(&line, columns));
         text.push_str(line.trim_end());
         text.push('\n');
     }

@@ -244,7 +244,7 @@ impl DemoRun {
         }
         say(&format!("  $ kill -9 {}", client.pid));
         kill(&client.pidfd)?;
-        let _ = berth_host::process_tree::reap();
+        let _ = berth_host::process_tree::reap_children();
         Ok(())
     }
 }

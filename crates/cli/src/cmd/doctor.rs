@@ -19,7 +19,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8, Problem> {
     if args.json {
         print::json(&report)?;
     } else {
-        let width = crate::tty::size().map_or(USUAL_WIDTH, |size| usize::from(size.cols));
+        let width = crate::tty::terminal_size().map_or(USUAL_WIDTH, |size| usize::from(size.cols));
         print::text(&text(&report, width))?;
     }
     Ok(if report.usable { 0 } else { ProblemCode::Refused.exit_code() })

@@ -8,7 +8,7 @@ mod stop;
 
 use berth_api::{Problem, ProblemCode};
 use berth_core::SessionId;
-use berth_verbs::helper::{described, reworded};
+use berth_verbs::helper::{describe_helper, reword_for_helper};
 use berth_verbs::run::directory;
 
 use crate::args::{HelperArgs, HelperVerb, LogArgs, OutputArgs};
@@ -26,12 +26,12 @@ pub(crate) fn run(ctx: &CommandContext, args: HelperArgs) -> Result<u8, Problem>
         HelperVerb::Log(args) => {
             let id = find(&helpers, args.session.as_deref().unwrap_or_default())?;
             cmd::log::run(&helpers, &LogArgs { session: Some(id.to_string()), ..args })
-                .map_err(|it| reworded(it, &id))
+                .map_err(|it| reword_for_helper(it, &id))
         }
         HelperVerb::Output(args) => {
             let id = find(&helpers, args.session.as_deref().unwrap_or_default())?;
             cmd::output::run(&helpers, &OutputArgs { session: Some(id.to_string()), ..args })
-                .map_err(|it| reworded(it, &id))
+                .map_err(|it| reword_for_helper(it, &id))
         }
     }
 }

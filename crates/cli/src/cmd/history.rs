@@ -12,7 +12,7 @@ use crate::target_session::TargetSession;
 
 pub(crate) fn run(ctx: &CommandContext, args: &HistoryArgs) -> Result<u8, Problem> {
     let TargetSession { id, handle, .. } = ctx.target(args.session.as_deref())?;
-    let history = history::of(ctx, &id)?;
+    let history = history::read_history(ctx, &id)?;
     if args.json {
         print::json(&history)?;
         return Ok(0);
@@ -25,7 +25,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &HistoryArgs) -> Result<u8, Proble
             1 => ", 1 file beside".to_owned(),
             more => format!(", {more} files beside"),
         };
-        let size = print::size(point.size);
+        let size = print::describe_size(point.size);
         let _ = writeln!(text, "{:>4}  {}  {after:<10}  {size:>9}{beside}", point.number, point.at);
     }
     print::text(&text)?;

@@ -12,15 +12,15 @@ pub(crate) fn run(ctx: &CommandContext, args: &HostsArgs) -> Result<u8, Problem>
         None => list(ctx, &HostsLsArgs::default()),
         Some(HostsVerb::Ls(args)) => list(ctx, args),
         Some(HostsVerb::Add(args)) => add(ctx, args),
-        Some(HostsVerb::Rm(args)) => hosts::remove(&ctx.home, &args.name).map(|()| 0),
+        Some(HostsVerb::Rm(args)) => hosts::remove_host(&ctx.home, &args.name).map(|()| 0),
     }
 }
 
 fn add(ctx: &CommandContext, args: &HostsAddArgs) -> Result<u8, Problem> {
     let host = RemoteHost::new(args.name.as_deref(), &args.target, args.berth.as_deref())?;
     let asking = if tty::can_ask() { PasswordPrompt::Person } else { PasswordPrompt::Nobody };
-    let look = (!args.no_check).then(|| hosts::ask(&host, asking, PATIENCE)).transpose()?;
-    hosts::add(&ctx.home, &host, args.replace)?;
+    let look = (!args.no_check).then(|| hosts::ask_host(&host, asking, PATIENCE)).transpose()?;
+    hosts::add_host(&ctx.home, &host, args.replace)?;
     if let Some(known) = &look {
         hosts::save_snapshot(&ctx.home, &host, known);
     }
@@ -34,14 +34,14 @@ fn add(ctx: &CommandContext, args: &HostsAddArgs) -> Result<u8, Problem> {
     };
     let sessions = sessions(&known.sessions, known.beyond);
     print::note(&format!("{} is added: berth {}, {sessions}", host.name, known.version));
-    if let Some(skew) = hosts::skew(&known.version) {
+    if let Some(skew) = hosts::version_skew(&known.version) {
         print::note(&format!("{skew}: most commands work, and the others print an error"));
     }
     Ok(0)
 }
 
 fn list(ctx: &CommandContext, args: &HostsLsArgs) -> Result<u8, Problem> {
-    let looks = hosts::look_at_all(&ctx.home, PATIENCE)?;
+    let looks = hosts::all_host_statuses(&ctx.home, PATIENCE)?;
     if args.json {
         print::json(&looks)?;
         return Ok(0);
@@ -59,7 +59,9 @@ fn line(look: &HostStatus) -> String {
     let sessions = sessions(&look.sessions, look.beyond);
     let state = match (&look.away, look.age_ms) {
         (None, _) => sessions,
-        (Some(why), Some(age)) => format!("{sessions} {} ago; away ({})", print::age(age), one_line(why)),
+        (Some(why), Some(age)) => {
+            format!("{sessions} {} ago; away ({})", print::describe_age(age), one_line(why))
+        }
         (Some(why), None) => format!("away ({}); never answered", one_line(why)),
     };
     let version = look.version.as_deref().unwrap_or("?");

@@ -16,7 +16,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &InputArgs) -> Result<u8, Problem>
     if args.enter {
         text.push('\r');
     }
-    input::type_text(ctx, &id, &handle, text, args.take).map(|_| 0)
+    input::type_into_session(ctx, &id, &handle, text, args.take).map(|_| 0)
 }
 
 fn standard_input() -> Result<String, Problem> {

@@ -40,7 +40,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &LinkArgs) -> Result<u8, Problem> 
         &wish,
         TokenMaker { place: &ctx.place, pass: None },
     )?;
-    let mut urls = bases.iter().map(|base| gateway_urls::url(base, &new.secret));
+    let mut urls = bases.iter().map(|base| gateway_urls::login_url(base, &new.secret));
     let url = urls.next().unwrap_or_default();
     let others: Vec<String> = urls.collect();
     let unheard = || super::token::take_back(ctx, &new.token);

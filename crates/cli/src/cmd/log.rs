@@ -154,7 +154,7 @@ fn sentence(event: &Event) -> String {
         Event::Tagged { tags } => format!("tagged {}", tags.join(", ")),
         Event::Imported { file, .. } => format!("imported from {file}"),
         Event::Noted { note: None } => "the note was removed".to_owned(),
-        Event::Noted { note: Some(note) } => format!("noted: {}", print::excerpt(note, 80)),
+        Event::Noted { note: Some(note) } => format!("noted: {}", print::first_words(note, 80)),
         Event::PolicySet { policy } => {
             let time = |ms: Option<u64>| ms.map_or_else(|| "never".to_owned(), print::exact_duration);
             format!(
@@ -195,7 +195,7 @@ fn of_turns(event: &Event) -> String {
             ActivityChange::Quiet => "the agent has nothing to do (its own list of sessions)".to_owned(),
         },
         Event::TurnAccepted { turn, prompt } => {
-            format!("turn {turn} accepted from {}: {}", who(&prompt.by), print::excerpt(&prompt.text, 80))
+            format!("turn {turn} accepted from {}: {}", who(&prompt.by), print::first_words(&prompt.text, 80))
         }
         Event::TurnDelivered { turn, .. } => format!("turn {turn} given to the agent"),
         Event::TurnBegan { turn } => format!("turn {turn}: the agent has it"),
@@ -208,10 +208,10 @@ fn of_turns(event: &Event) -> String {
             format!("turn {turn} {}{reason}", TurnState::from(end.state))
         }
         Event::TurnLate { turn, end } => {
-            format!("said after turn {turn} was over: {}", print::excerpt(&end.answer, 80))
+            format!("said after turn {turn} was over: {}", print::first_words(&end.answer, 80))
         }
         Event::Asked { ask } => {
-            format!("the agent asks ({}): {}: {}", ask.request, ask.tool, print::excerpt(&ask.detail, 80))
+            format!("the agent asks ({}): {}: {}", ask.request, ask.tool, print::first_words(&ask.detail, 80))
         }
         Event::Answered { request, reply, by } => format!("{} answered {request}: {reply}", who(by)),
         Event::Unasked { request } => format!("the agent no longer asks {request}"),
@@ -219,7 +219,7 @@ fn of_turns(event: &Event) -> String {
         Event::QueueResumed { by } => format!("the queue was resumed by {}", who(by)),
         Event::QueueMoved { turn, to } => format!("turn {turn} has {to} before it now"),
         Event::TurnEdited { turn, text, by } => {
-            format!("turn {turn} was changed by {}: {}", who(by), print::excerpt(text, 80))
+            format!("turn {turn} was changed by {}: {}", who(by), print::first_words(text, 80))
         }
         Event::Released { epoch, why, .. } => format!("run {epoch} is ended: {}", why.describe()),
         Event::ExpirySet { .. } => "the session has a time to live".to_owned(),

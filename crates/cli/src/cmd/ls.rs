@@ -100,7 +100,7 @@ fn directory_there_was(dir: &std::path::Path) -> Result<std::path::PathBuf, Prob
 
 /// Width of the terminal on standard output; `None` off a terminal.
 fn columns() -> Option<usize> {
-    print::is_terminal().then(|| tty::size().map(|size| usize::from(size.cols)))?
+    print::is_terminal().then(|| tty::terminal_size().map(|size| usize::from(size.cols)))?
 }
 
 fn lines(

@@ -47,7 +47,7 @@ fn test(ctx: &CommandContext, args: &NotifyTestArgs) -> Result<u8, Problem> {
     let names: Vec<String> = channels.iter().map(NotifyChannel::name).collect();
     if names.iter().any(|name| name.starts_with("webhook")) {
         // A test uses the timeouts of real notifications, so it can take long.
-        let most = print::age(u64::try_from(lifetime().as_millis()).unwrap_or(u64::MAX));
+        let most = print::describe_age(u64::try_from(lifetime().as_millis()).unwrap_or(u64::MAX));
         print::note(&format!(
             "trying {}; a channel that does not answer is given up after {most}",
             names.join(", ")

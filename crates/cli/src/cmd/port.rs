@@ -50,7 +50,7 @@ fn table(holders: &[PortHolder]) -> String {
         cells.max().unwrap_or(0).max(heading.len())
     };
     let (pid, address, session) = (widest(0, "PID"), widest(1, "ADDRESS"), widest(2, "SESSION"));
-    let width = crate::tty::size().map_or(usize::MAX, |size| usize::from(size.cols));
+    let width = crate::tty::terminal_size().map_or(usize::MAX, |size| usize::from(size.cols));
     let room = width.saturating_sub(pid + address + session + 6).max(10);
     let mut text = format!("{:>pid$}  {:address$}  {:session$}  COMMAND\n", "PID", "ADDRESS", "SESSION");
     for [number, place, owner, command] in &rows {

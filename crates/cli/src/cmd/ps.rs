@@ -46,7 +46,7 @@ fn table(block: &SessionProcesses) -> String {
     let ports: Vec<String> =
         rows.iter().map(|row| print::truncate(&row.short_ports.join(","), WIDEST_PORTS)).collect();
     let ports_width = ports.iter().map(|ports| ports.chars().count()).max().unwrap_or(0).max("PORTS".len());
-    let width = crate::tty::size().map_or(usize::MAX, |size| usize::from(size.cols));
+    let width = crate::tty::terminal_size().map_or(usize::MAX, |size| usize::from(size.cols));
     let fixed = 7 + 2 + 8 + 2 + 5 + 2 + 5 + 2 + ports_width + 2;
     let room = width.saturating_sub(fixed).max(10);
     let mut text = match &block.name {
@@ -70,14 +70,14 @@ fn table(block: &SessionProcesses) -> String {
         text.push_str(&format!(
             "{:>7}  {:>8}  {:>5}  {:>5}  {ports:ports_width$}  {branch}{}{remarks}\n",
             row.pid,
-            print::size(row.memory_bytes),
-            print::age(row.cpu_ms),
-            print::age(row.age_ms),
+            print::describe_size(row.memory_bytes),
+            print::describe_age(row.cpu_ms),
+            print::describe_age(row.age_ms),
             print::truncate(&row.short_command, left),
         ));
     }
     let processes = if rows.len() == 1 { "process" } else { "processes" };
-    text.push_str(&format!("{} {processes}, {}\n", rows.len(), print::size(block.memory_bytes)));
+    text.push_str(&format!("{} {processes}, {}\n", rows.len(), print::describe_size(block.memory_bytes)));
     text
 }
 

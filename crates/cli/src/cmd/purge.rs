@@ -27,14 +27,19 @@ pub(crate) fn run(ctx: &CommandContext, args: &PurgeArgs) -> Result<u8, Problem>
     }
     let bytes: u64 = doomed.iter().map(|doomed| doomed.bytes).sum();
     let handles: Vec<&str> = doomed.iter().map(PurgedSession::handle).collect();
-    let what = format!("{}, {}, would be deleted for good", sessions(handles.len()), print::size(bytes));
+    let what =
+        format!("{}, {}, would be deleted for good", sessions(handles.len()), print::describe_size(bytes));
     consent::require_yes(&format!("{what}: {}", listed(&handles)), args.yes)?;
     for doomed in &mut doomed {
         // The consent covers only the sessions that were shown.
         match doomed.purge(ctx) {
             Ok(()) => {
                 if !args.json {
-                    print::note(&format!("{} is deleted, {}", doomed.handle(), print::size(doomed.bytes)));
+                    print::note(&format!(
+                        "{} is deleted, {}",
+                        doomed.handle(),
+                        print::describe_size(doomed.bytes)
+                    ));
                 }
             }
             Err(problem) => {
@@ -52,7 +57,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &PurgeArgs) -> Result<u8, Problem>
 fn line(doomed: &PurgedSession) -> String {
     let name = doomed.name.as_ref().map(|name| format!(", the name `{name}`")).unwrap_or_default();
     let key = doomed.key.as_ref().map(|key| format!(", the key `{key}`")).unwrap_or_default();
-    format!("{}  {:8}  {}{name}{key}", doomed.id, doomed.state, print::size(doomed.bytes))
+    format!("{}  {:8}  {}{name}{key}", doomed.id, doomed.state, print::describe_size(doomed.bytes))
 }
 
 /// The sessions that are named or meet the conditions. A session that runs, or whose end is not proven, is refused

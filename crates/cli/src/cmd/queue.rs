@@ -16,23 +16,23 @@ pub(crate) fn run(ctx: &CommandContext, args: &QueueArgs) -> Result<u8, Problem>
     let number = |turn: &str| turns::find(ctx, turn, Some(&id)).map(|(_, number)| number);
     match &args.verb {
         None => {}
-        Some(QueueVerb::Drop { turn }) => queue::withdraw(ctx, &id, number(turn)?)?,
+        Some(QueueVerb::Drop { turn }) => queue::withdraw_turn(ctx, &id, number(turn)?)?,
         Some(QueueVerb::Move { turn, to }) => {
             queue::move_turn(ctx, &id, number(turn)?, to.saturating_sub(1))?
         }
         Some(QueueVerb::Edit { turn, text }) => {
             let number = number(turn)?;
-            queue::edit(ctx, &id, number, send::text(text)?)?;
+            queue::edit_turn(ctx, &id, number, send::text(text)?)?;
         }
-        Some(QueueVerb::Pause) => queue::pause(ctx, &id)?,
-        Some(QueueVerb::Resume) => queue::go_on(ctx, &id)?,
+        Some(QueueVerb::Pause) => queue::pause_queue(ctx, &id)?,
+        Some(QueueVerb::Resume) => queue::continue_queue(ctx, &id)?,
     }
     show(ctx, &id, &handle, args.json)
 }
 
 /// Prints the queued turns, and the reason if the queue is held.
 fn show(ctx: &CommandContext, id: &SessionId, handle: &str, json: bool) -> Result<u8, Problem> {
-    let waiting = queue::waiting(ctx, id, handle)?;
+    let waiting = queue::waiting_turns(ctx, id, handle)?;
     print::note_if_unresponsive(waiting.keeper_silent, handle);
     if json {
         print::json(&waiting)?;

@@ -47,7 +47,7 @@ fn transcript(ctx: &CommandContext, args: &RestoreArgs, meant: &[TargetSession])
         let what = "--history restores the transcript of one session at a time";
         return Err(Problem::new(ProblemCode::Usage, what).hint("name one session"));
     };
-    let restored = history::restore(ctx, id, args.at, args.to.as_deref())?;
+    let restored = history::restore_history(ctx, id, args.at, args.to.as_deref())?;
     if args.json {
         print::json(&restored)?;
         return Ok(0);

@@ -43,7 +43,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &ResumeArgs) -> Result<u8, Problem
     };
     let takes_turns = status.turns.is_some() && !status.what.has_terminal();
     let (connection, status) = berth_verbs::run::await_agent(ctx, connection, status)?;
-    berth_tui::current_session::make_current(&ctx.home, &id);
+    berth_tui::current_session::set_current_session(&ctx.home, &id);
     if takes_turns && !args.detach && !args.json && tty::is_interactive() {
         return chat::run_chat(ctx, &id);
     }

@@ -103,7 +103,7 @@ fn finish_start(
     replaced: Option<ReplacedSession>,
 ) -> Result<SessionStatus, Problem> {
     let id = id_of(&status)?;
-    berth_tui::current_session::make_current(&ctx.home, &id);
+    berth_tui::current_session::set_current_session(&ctx.home, &id);
     let Some(replaced) = replaced else { return Ok(status) };
     replaced.complete(ctx, &status)?;
     // The session may have taken over a name.
@@ -141,7 +141,7 @@ fn first_turn(
     let submit = verb::first_turn(args.key.as_deref(), text, !args.detach);
     let (connection, receipt) = ctx.session(&id).send(submit)?;
     let outcome = if !args.detach {
-        crate::turn_watch::watch(ctx, &id, receipt.number, connection, args.json)
+        crate::turn_watch::watch_turn(ctx, &id, receipt.number, connection, args.json)
     } else if args.json {
         ctx.status(&id).and_then(|status| print::json(&status)).map(|()| 0)
     } else {

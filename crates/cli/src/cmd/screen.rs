@@ -9,7 +9,7 @@ use crate::print;
 
 pub(crate) fn run(ctx: &CommandContext, args: &ScreenArgs) -> Result<u8, Problem> {
     let id = ctx.target(args.session.as_deref())?.id;
-    let screen = screen::text(ctx, &id, args.ansi)? + "\n";
+    let screen = screen::screen_text(ctx, &id, args.ansi)? + "\n";
     if args.ansi { print::raw(screen.as_bytes()) } else { print::text(&screen) }?;
     Ok(0)
 }

@@ -2,14 +2,14 @@
 //!
 //! Promise: an error after the turn was accepted names the turn, so that its sender need not send it again.
 //! Not here: sending and following (see `crate::turns`).
-//! Start with [`run`] and [`watch`].
+//! Start with [`run`] and [`watch_turn`].
 
 use std::io::Read;
 
 use berth_api::turn::{NewTurn, SendMode, TurnReceipt};
 use berth_api::{KeeperConnection, Problem, ProblemCode, TurnState};
 use berth_core::{MAX_PROMPT_BYTES, SessionId};
-use berth_tui::turn_watch::watch;
+use berth_tui::turn_watch::watch_turn;
 
 use crate::args::SendArgs;
 use crate::ctx::CommandContext;
@@ -28,7 +28,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &SendArgs) -> Result<u8, Problem> 
     let new = NewTurn { text: text(&words)?, manner, ..args.turn.clone() };
     let (connection, receipt) = ctx.session(&id).send(new)?;
     let outcome = if *wait {
-        watch(ctx, &id, receipt.number, connection, args.json)
+        watch_turn(ctx, &id, receipt.number, connection, args.json)
     } else if max_wait_ms.is_some() && receipt.state == TurnState::Queued {
         until_begun(ctx, &id, &receipt, connection, args.json)
     } else {
@@ -106,7 +106,7 @@ fn until_begun(
     let number = receipt.number;
     let view = turns::follow(ctx, id, number, connection, None, |news| Ok(news.begins(number)))?;
     if view.state == TurnState::Cancelled && view.delivered_at.is_none() {
-        return turns::withdrawn(&view).map_or(Ok(turns::exit_code(&view)), Err);
+        return turns::turn_withdrawn_problem(&view).map_or(Ok(turns::exit_code(&view)), Err);
     }
     let receipt = TurnReceipt { state: view.state, position: None, ..receipt.clone() };
     print_receipt(&receipt, json)

@@ -120,7 +120,7 @@ fn write_down(
 ) -> Result<Option<Vec<String>>, Problem> {
     let is_first = urls.is_empty();
     if address.starts_with("http://") || address.starts_with("https://") {
-        urls.extend(gateway_urls::reachable(address, names));
+        urls.extend(gateway_urls::reachable_urls(address, names));
     }
     gateway_urls::write_urls(&ctx.home, urls)?;
     Ok((is_first && !urls.is_empty()).then(|| urls.clone()))
@@ -135,7 +135,7 @@ fn invite(ctx: &CommandContext, bases: &[String]) -> Result<(), Problem> {
     let lines: String = bases
         .iter()
         .zip(words)
-        .map(|(base, words)| format!("{words}: {}\n", gateway_urls::url(base, &link.secret)))
+        .map(|(base, words)| format!("{words}: {}\n", gateway_urls::login_url(base, &link.secret)))
         .collect();
     print::one_time_result(&lines, || super::token::take_back(ctx, &link.token))
 }

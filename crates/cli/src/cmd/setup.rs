@@ -224,7 +224,7 @@ fn call(args: &[&str]) -> Result<(), String> {
 
 /// Prints a note if linger is off: the user's systemd then ends at the last logout, with all its services.
 fn linger_hint() {
-    let lingers = facts::systemd::look().and_then(|found| found.lingers);
+    let lingers = facts::systemd::systemd_facts().and_then(|found| found.lingers);
     if lingers == Some(false) {
         print::note(
             "linger is off: after your last logout systemd ends all your processes, this timer and the keepers \

@@ -85,10 +85,12 @@ fn lines(ctx: &CommandContext, status: &SessionStatus) -> SafeText {
             let options = ask.options.iter().map(|option| format!("{} ({})", option.id, option.name));
             rows.push(("", options.collect::<Vec<_>>().join(" · ")));
         }
-        rows.extend(turns.releases_in_ms.map(|ms| ("pauses", format!("in {}, if idle", print::age(ms)))));
+        rows.extend(
+            turns.releases_in_ms.map(|ms| ("pauses", format!("in {}, if idle", print::describe_age(ms)))),
+        );
     }
     rows.extend(status.released.clone().map(|why| ("ended", why)));
-    rows.extend(status.expires_in_ms.map(|ms| ("expires", format!("in {}", print::age(ms)))));
+    rows.extend(status.expires_in_ms.map(|ms| ("expires", format!("in {}", print::describe_age(ms)))));
     let at_rest = status.what.policy.archive_after_ms.filter(|_| status.archived_at.is_none());
     rows.extend(at_rest.map(|ms| ("archives", format!("after {} at rest", print::exact_duration(ms)))));
     let id = SessionId::parse(&status.id);

@@ -23,7 +23,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &SweepArgs) -> Result<u8, Problem>
         before = so_far.done;
     });
     drop(shown);
-    history::tidy(&ctx.home, &mut report);
+    history::tidy_history(&ctx.home, &mut report);
     if args.json {
         print::json(&report)?;
     } else {
@@ -43,7 +43,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &SweepArgs) -> Result<u8, Problem>
 pub(crate) fn now_and_then(ctx: &CommandContext) {
     let is_heard = print::is_error_terminal();
     let Some(mut report) = sweep::sweep_now_and_then(&ctx.home, is_heard) else { return };
-    history::tidy(&ctx.home, &mut report);
+    history::tidy_history(&ctx.home, &mut report);
     if !is_heard {
         return;
     }
@@ -99,9 +99,9 @@ fn section(text: &mut String, title: &str, lines: impl Iterator<Item = String>) 
 }
 
 fn history_line(history: &CopyCleanup) -> String {
-    let mut line = format!("{} kept", print::size(history.bytes));
+    let mut line = format!("{} kept", print::describe_size(history.bytes));
     if history.freed > 0 {
-        line.push_str(&format!(", {} freed", print::size(history.freed)));
+        line.push_str(&format!(", {} freed", print::describe_size(history.freed)));
     }
     match history.dropped.len() {
         0 => {}
@@ -144,7 +144,7 @@ fn archived_line(archived: &SweepFinding) -> String {
 fn foreign_line(agent: &ForeignProcess) -> String {
     let command = print::truncate(&agent.command, 60);
     let uid = agent.uid.map(|uid| format!(", uid {uid}")).unwrap_or_default();
-    let age = print::age(agent.age_ms);
+    let age = print::describe_age(agent.age_ms);
     format!("pid {} ({command}, {age} old{uid}) belongs to {}: {}", agent.pid, agent.guess, agent.why)
 }
 
@@ -154,7 +154,7 @@ fn stranger_line(stranger: &ForeignProcess) -> String {
     format!(
         "pid {} ({command}, {} old{uid}) belongs to {}, and is left alone: {}",
         stranger.pid,
-        print::age(stranger.age_ms),
+        print::describe_age(stranger.age_ms),
         stranger.guess,
         stranger.why
     )

@@ -154,7 +154,7 @@ fn table(ctx: &CommandContext, tokens: &[Token]) -> String {
             _ if token.void => "void".to_owned(),
             None => "never".to_owned(),
             Some(_) if token.expired => "expired".to_owned(),
-            Some(end) => format!("in {}", print::age(end.0.saturating_sub(now))),
+            Some(end) => format!("in {}", print::describe_age(end.0.saturating_sub(now))),
         };
         let used = token
             .last_used_at

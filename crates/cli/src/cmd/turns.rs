@@ -77,13 +77,14 @@ fn table_head(id_width: usize) -> SafeText {
 }
 
 fn table_rows(views: &[TurnView], id_width: usize) -> SafeText {
-    let width = crate::tty::size().map_or(100, |size| usize::from(size.cols));
+    let width = crate::tty::terminal_size().map_or(100, |size| usize::from(size.cols));
     let room = width.saturating_sub(id_width + 2 + 11 + 2 + 6 + 2 + 6 + 2).max(20);
     let mut text = SafeText::default();
     for view in views {
         let took = view.delivered_at.zip(view.ended_at);
-        let took = took.map_or_else(|| "-".to_owned(), |(from, to)| print::age(to.0.saturating_sub(from.0)));
-        let (age, prompt) = (print::age_since(view.accepted_at), print::excerpt(&view.prompt, room));
+        let took = took
+            .map_or_else(|| "-".to_owned(), |(from, to)| print::describe_age(to.0.saturating_sub(from.0)));
+        let (age, prompt) = (print::age_since(view.accepted_at), print::first_words(&view.prompt, room));
         let line = SafeText::from(format!("{:id_width$}  ", view.turn))
             + print::painted(view.state.into(), view.state, 11)
             + format!("  {age:6}  {took:6}  {prompt}");

@@ -82,7 +82,7 @@ fn print(meant: Option<TargetSession>) -> Result<u8, Problem> {
 
 /// The terminal whose current session is to be changed.
 fn terminal() -> Result<TerminalIdentity, Problem> {
-    own_terminal::here().ok_or_else(|| {
+    own_terminal::own_terminal().ok_or_else(|| {
         if target_session::session_from_env().is_some() {
             return Problem::new(
                 ProblemCode::Usage,

@@ -171,7 +171,7 @@ fn end_of(timeout: Option<Duration>) -> Option<Instant> {
 }
 
 fn timed_out(id: &SessionId, timeout: Option<Duration>, what: &str) -> Problem {
-    let waited = print::age(timeout.map_or(0, |timeout| timeout.as_millis() as u64));
+    let waited = print::describe_age(timeout.map_or(0, |timeout| timeout.as_millis() as u64));
     Problem::new(ProblemCode::TimedOut, format!("waited {waited} for session {id}: {what}"))
         .hint(format!("`berth why {id}` explains its state; `berth screen {id}` prints its screen"))
 }

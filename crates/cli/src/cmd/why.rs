@@ -41,7 +41,7 @@ fn of_process(ctx: &CommandContext, pid: u32, json: bool) -> Result<(), Problem>
     let claim = format!(
         "pid {pid} ({}, {} old) {}",
         print::truncate(&whose.command, 60),
-        print::age(whose.age_ms),
+        print::describe_age(whose.age_ms),
         owner(&whose)
     );
     print::text(&told(
@@ -66,8 +66,11 @@ fn owner(whose: &ProcessAttribution) -> String {
 fn told(claim: SafeText, evidence: &[EvidenceFact], end: &str) -> SafeText {
     let mut text = claim + "\n";
     for fact in evidence {
-        let age =
-            if fact.age_ms == 0 { "now".to_owned() } else { format!("{} ago", print::age(fact.age_ms)) };
+        let age = if fact.age_ms == 0 {
+            "now".to_owned()
+        } else {
+            format!("{} ago", print::describe_age(fact.age_ms))
+        };
         text.push(format!("  {:9}  {} ({age})\n", fact.source, fact.fact));
     }
     text.push(format!("{end}\n"));

@@ -84,7 +84,7 @@ impl<'a> LiveListing<'a> {
                 continue;
             }
             session_status::refresh_output(&self.ctx.home, id, status);
-            if !session_status::is_there(status.keeper_pid) {
+            if !session_status::is_keeper_alive(status.keeper_pid) {
                 gone.push(id.clone());
             }
         }

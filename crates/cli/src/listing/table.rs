@@ -6,7 +6,7 @@
 
 use super::row::ListingRow;
 use crate::safe_text::{SafeText, TextStyle};
-use crate::text_width::{cut, cut_front, fitted, width};
+use crate::text_width::{column_width, cut_front_to_columns, cut_to_columns, fit_columns};
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -97,7 +97,8 @@ impl TableColumn {
 
     /// The width of the longest cell, within limits.
     fn natural(self, rows: &[ListingRow]) -> usize {
-        let widest = rows.iter().map(|row| width(&self.cell(row))).max().unwrap_or(0).max(self.head().len());
+        let widest =
+            rows.iter().map(|row| column_width(&self.cell(row))).max().unwrap_or(0).max(self.head().len());
         match self {
             Self::Tags => widest.min(WIDEST_TAGS),
             Self::Dir => widest.min(WIDEST_DIR),
@@ -155,8 +156,8 @@ pub(crate) fn draw(rows: &[ListingRow], paper: TableFormat) -> Vec<SafeText> {
             };
             let cell = match column {
                 TableColumn::Queued => format!("{text:>wide$}"),
-                TableColumn::Dir => fitted(&cut_front(&text, *wide), *wide),
-                _ if at + 1 == columns.len() => cut(&text, *wide),
+                TableColumn::Dir => fit_columns(&cut_front_to_columns(&text, *wide), *wide),
+                _ if at + 1 == columns.len() => cut_to_columns(&text, *wide),
                 TableColumn::Id
                 | TableColumn::Name
                 | TableColumn::Session
@@ -166,7 +167,7 @@ pub(crate) fn draw(rows: &[ListingRow], paper: TableFormat) -> Vec<SafeText> {
                 | TableColumn::Tags
                 | TableColumn::Branch
                 | TableColumn::Model
-                | TableColumn::Doing => fitted(&text, *wide),
+                | TableColumn::Doing => fit_columns(&text, *wide),
             };
             line.push(" ".repeat(if at > 0 { GAP } else { 0 }));
             line.push(painted(*column, row, &cell, paper.colour));
@@ -187,13 +188,13 @@ fn draw_whole(rows: &[ListingRow], colour: bool) -> Vec<SafeText> {
         text => text,
     };
     let widest = |column: TableColumn| {
-        rows.iter().map(|row| width(&cell(column, row))).max().unwrap_or(0).max(column.head().len())
+        rows.iter().map(|row| column_width(&cell(column, row))).max().unwrap_or(0).max(column.head().len())
     };
     let widths: Vec<usize> = columns.iter().map(|column| widest(*column)).collect();
     let line = |row: Option<&ListingRow>| {
         let cells = columns.iter().zip(&widths).map(|(column, wide)| {
             let text = row.map_or_else(|| column.head().to_owned(), |row| cell(*column, row));
-            let text = if *column == TableColumn::Doing { text } else { fitted(&text, *wide) };
+            let text = if *column == TableColumn::Doing { text } else { fit_columns(&text, *wide) };
             painted(*column, row, &text, colour)
         });
         SafeText::joined(cells, &" ".repeat(GAP))

@@ -36,7 +36,7 @@ pub(super) fn tell(home: &StateDir, told: &EventNotification, style: NoticeStyle
             let all = home.terminals().into_iter();
             all.filter(|(_, current)| current == id).map(|(terminal, _)| terminal).collect()
         }
-        None => own_terminal::here().into_iter().collect(),
+        None => own_terminal::own_terminal().into_iter().collect(),
     };
     if terminals.is_empty() {
         return DeliveryResult::skipped("no terminal has this session as its current one");
@@ -135,7 +135,7 @@ fn sequence(
 ) -> Vec<u8> {
     let plain = |text: &str| {
         print::truncate(
-            &text.replace(|c: char| berth_verbs::format::is_hidden(c) || c == ';', " "),
+            &text.replace(|c: char| berth_verbs::format::is_control_character(c) || c == ';', " "),
             MOST_CHARS,
         )
     };

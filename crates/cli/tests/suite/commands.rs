@@ -320,7 +320,7 @@ fn stopping_several_ends_with_the_worst_code_of_all() {
         .claim()
         .expect("a lease")
         .expect("the lock is free");
-    let listener = berth_host::socket::listen(&dir, "sock").expect("a socket");
+    let listener = berth_host::socket::listen_at(&dir, "sock").expect("a socket");
     listener.set_nonblocking(false).expect("a socket");
     std::thread::spawn(move || while listener.accept().is_ok() {});
     lab.ok(["stop", &damaged]);

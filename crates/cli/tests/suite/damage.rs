@@ -356,8 +356,11 @@ fn write_journal(lab: &TestEnvironment, id: &str, lines: &[&str]) {
 /// Writes the journal of a session anew, with checksums that are right.
 fn edit_journal(lab: &TestEnvironment, id: &str, edit: impl Fn(Vec<String>) -> Vec<String>) {
     let dir = lab.session_dir(id).join("journal");
-    let read =
-        berth_journal::read::<OtherVersionRecord, _>(&RealDisk::new(dir.clone()), id, berth_journal::Seq(1));
+    let read = berth_journal::read_journal::<OtherVersionRecord, _>(
+        &RealDisk::new(dir.clone()),
+        id,
+        berth_journal::Seq(1),
+    );
     let lines = read.expect("a whole journal").into_iter().map(|line| line.into_inner().0).collect();
     fs::remove_dir_all(&dir).expect("the journal");
     let lines = edit(lines);

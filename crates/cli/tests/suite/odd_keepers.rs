@@ -39,7 +39,8 @@ fn orphan(lab: &TestEnvironment) -> (String, Lease) {
 
 /// Answers every caller in this way, until the test is over.
 fn play_keeper(lab: &TestEnvironment, id: &str, meet: impl Fn(UnixStream) + Send + 'static) {
-    let listener: UnixListener = berth_host::socket::listen(&lab.session_dir(id), "sock").expect("a socket");
+    let listener: UnixListener =
+        berth_host::socket::listen_at(&lab.session_dir(id), "sock").expect("a socket");
     listener.set_nonblocking(false).expect("a socket");
     std::thread::spawn(move || {
         while let Ok((caller, _)) = listener.accept() {
@@ -50,7 +51,7 @@ fn play_keeper(lab: &TestEnvironment, id: &str, meet: impl Fn(UnixStream) + Send
 
 /// Reads one call and says nothing.
 fn hear_out(mut caller: UnixStream) {
-    let _ = frame::read(&mut caller);
+    let _ = frame::read_frame(&mut caller);
 }
 
 fn begin(lab: &TestEnvironment, args: &[&str]) -> Child {
@@ -67,10 +68,10 @@ fn a_follower_is_told_when_the_keeper_refuses() {
     let lab = lab();
     let (id, _lease) = orphan(&lab);
     play_keeper(&lab, &id, |mut caller| {
-        let _ = frame::read(&mut caller);
+        let _ = frame::read_frame(&mut caller);
         let problem = Problem::new(ProblemCode::Refused, "not today");
         let answer = serde_json::to_vec(&KeeperAnswer::Problem { problem }).expect("plain data");
-        let _ = frame::write(&mut caller, FrameKind::Answer, &[&answer]);
+        let _ = frame::write_frame(&mut caller, FrameKind::Answer, &[&answer]);
         let _ = caller.read(&mut [0]);
     });
     for args in [&["output", &id, "--follow"][..], &["log", &id, "--follow"], &["wait", &id]] {

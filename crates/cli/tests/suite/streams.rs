@@ -134,7 +134,7 @@ fn an_interrupted_demo_leaves_nothing_behind() {
         assert_eq!(berth_harness::wait_child(demo), code);
         assert!(!home.exists());
         let state = home.join("state").display().to_string();
-        let left = || berth_host::process_tree::with_mark("BERTH_HOME", &state);
+        let left = || berth_host::process_tree::processes_with_variable("BERTH_HOME", &state);
         wait_until("the keepers' end", || left().expect("/proc").processes.is_empty());
     }
 }

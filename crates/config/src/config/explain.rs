@@ -7,7 +7,7 @@ use berth_api::{Problem, ProblemCode};
 use super::registry::{DefaultValue, KeySpec, TABLES, TableSpec};
 
 /// Explains every key, or those that `wanted` names: `ui.color`, `color`, `ui`, `agents.claude.command`.
-pub fn text(wanted: Option<&str>) -> Result<String, Problem> {
+pub fn explain_keys(wanted: Option<&str>) -> Result<String, Problem> {
     let Some(wanted) = wanted else {
         return Ok(TABLES.iter().map(|table| section(table, table.keys)).collect::<Vec<_>>().join("\n"));
     };
@@ -24,7 +24,7 @@ pub fn text(wanted: Option<&str>) -> Result<String, Problem> {
 }
 
 /// A config file with every key, each line behind `#`.
-pub fn example() -> String {
+pub fn example_config() -> String {
     let mut text = String::from(
         "# berth's config file. Every key there is, with an example; take the `#` away from what you want.\n\
          # `berth config --explain KEY` says more, `berth config` what holds.\n",
@@ -42,7 +42,7 @@ pub fn example() -> String {
 
 /// A table of keys, as docs/config.md shows it.
 #[cfg(test)]
-pub fn markdown(table: &TableSpec) -> String {
+pub fn keys_as_markdown(table: &TableSpec) -> String {
     let has_variables = table.keys.iter().any(|key| table.variable(key).is_some());
     let mut text = format!("{}\n\n", table.about);
     text.push_str(if has_variables {

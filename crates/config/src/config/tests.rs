@@ -21,7 +21,8 @@ fn refused(text: &str) -> String {
 fn the_file_is_found_in_the_order_people_expect() {
     let some = |text: &str| Some(OsString::from(text));
     let found = |berth, xdg, home| {
-        berth_store::config_file::config_place(berth, xdg, home).map(|path| path.display().to_string())
+        berth_store::config_file::config_file_location(berth, xdg, home)
+            .map(|path| path.display().to_string())
     };
     assert_eq!(found(some("/b.toml"), some("/x"), some("/h")), Some("/b.toml".into()));
     assert_eq!(found(None, some("/x"), some("/h")), Some("/x/berth/config.toml".into()));

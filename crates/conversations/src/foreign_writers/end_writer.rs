@@ -1,10 +1,10 @@
 //! Ending a foreign writer, at the request of a user.
 //!
-//! Promise: when [`end`] returns, the writer is proven gone, and so are the processes it started and those that carry
+//! Promise: when [`end_foreign_writer`] returns, the writer is proven gone, and so are the processes it started and those that carry
 //! its conversation's id; or the error names the processes that stay. The caller, keepers, and processes below
 //! keepers are not touched. Neither is a writer that only a hook names and that does not have an agent's name. A
 //! signal goes only through a descriptor of the verified process.
-//! Not here: asking for consent (the caller has it). Start with [`end`].
+//! Not here: asking for consent (the caller has it). Start with [`end_foreign_writer`].
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use berth_host::identity::{self, Pidfd, ProcessIdentity, ProcessLiveness};
 use berth_host::process_tree;
 use berth_procs::nested_sessions;
 use berth_procs::session_processes::descendants_of_run;
-use berth_store::foreign_lease_holder::command_of;
+use berth_store::foreign_lease_holder::command_of_process;
 use berth_store::keepers;
 use rustix::process::Signal;
 
@@ -41,7 +41,11 @@ pub struct EndedWriter {
 /// Ends a writer: sends SIGTERM, waits for at most `grace`, kills it, and checks that no process is left of it that
 /// could write. `asked_by` is the process that asked for this: a process inside the writer cannot end it. Blocks
 /// until all that is done.
-pub fn end(writer: &ForeignWriter, grace: Duration, asked_by: Option<u32>) -> Result<EndedWriter, String> {
+pub fn end_foreign_writer(
+    writer: &ForeignWriter,
+    grace: Duration,
+    asked_by: Option<u32>,
+) -> Result<EndedWriter, String> {
     let spared = protected_pids(asked_by);
     if spared.contains(&writer.identity.pid) {
         return Err(format!("this runs inside {}: it would end itself", writer.line()));
@@ -110,7 +114,8 @@ pub fn end(writer: &ForeignWriter, grace: Duration, asked_by: Option<u32>) -> Re
 
 /// True if it is an agent by its name.
 fn is_agent(writer: &ForeignWriter) -> bool {
-    identity::stat(writer.identity.pid).is_ok_and(|stat| writer_evidence::is_agent(&writer.kind, &stat))
+    identity::process_stat(writer.identity.pid)
+        .is_ok_and(|stat| writer_evidence::is_agent(&writer.kind, &stat))
 }
 
 /// Sends SIGTERM, and SIGCONT since a stopped process could not react.
@@ -133,7 +138,7 @@ pub(super) fn line_of(mut pid: u32) -> Vec<u32> {
     let mut line = vec![];
     while pid > 1 && line.len() < MOST_ANCESTORS && !line.contains(&pid) {
         line.push(pid);
-        pid = identity::stat(pid).map_or(0, |stat| stat.ppid);
+        pid = identity::process_stat(pid).map_or(0, |stat| stat.ppid);
     }
     line
 }
@@ -147,7 +152,7 @@ fn hold(
     spared: &[u32],
 ) -> Result<(), String> {
     let Some(marks) = AgentTraits::of(&writer.kind).child_marks else { return Ok(()) };
-    let found = process_tree::with_mark(marks.conversation, &writer.conversation_id)
+    let found = process_tree::processes_with_variable(marks.conversation, &writer.conversation_id)
         .map_err(|error| format!("cannot look for the processes that {} started: {error}", writer.line()))?;
     for child in found.processes {
         let is_known = children.iter().any(|(known, _)| *known == child);
@@ -156,7 +161,8 @@ fn hold(
             continue;
         }
         let says_so = |mark: &str| {
-            let agent = process_tree::variables(child.pid, [mark]).ok().and_then(|[pid]| pid?.parse().ok());
+            let agent =
+                process_tree::process_variables(child.pid, [mark]).ok().and_then(|[pid]| pid?.parse().ok());
             agent == Some(writer.identity.pid)
         };
         let is_its = below.contains(&child.pid) || marks.agent_pid.is_some_and(says_so);
@@ -172,11 +178,11 @@ fn hold(
 
 /// True if it is a keeper, or below one: those have sessions of their own, independent of where they were started.
 pub(super) fn is_kept(pid: u32) -> bool {
-    keepers::kept_by(pid).is_some()
-        || identity::stat(pid).is_ok_and(|stat| nested_sessions::keeper_above(&stat).is_some())
+    keepers::session_of_keeper(pid).is_some()
+        || identity::process_stat(pid).is_ok_and(|stat| nested_sessions::keeper_above(&stat).is_some())
 }
 
 fn name(pid: u32) -> String {
-    let command = identity::stat(pid).map(|stat| command_of(&stat)).unwrap_or_default();
+    let command = identity::process_stat(pid).map(|stat| command_of_process(&stat)).unwrap_or_default();
     format!("pid {pid} ({command})")
 }

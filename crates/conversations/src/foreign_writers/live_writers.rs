@@ -2,7 +2,7 @@
 //!
 //! Promise: as with [`super::find`], every named process was alive under this very identity. One walk over the
 //! processes, and a closer look only at those that are agents by their names.
-//! Start with [`live`].
+//! Start with [`live_writers`].
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use berth_driver::{AgentTraits, WriterSign};
 use berth_host::identity::{ProcessIdentity, ProcessStat};
-use berth_host::process::census;
+use berth_host::process::all_processes;
 use berth_host::process_tree;
 use berth_procs::nested_sessions;
 use berth_store::SessionFiles;
@@ -26,7 +26,7 @@ const MOST_AGENTS: usize = 10_000;
 
 /// The processes that have conversations of this kind open in the directory that `env` leads to, ours included: each
 /// by its strongest sign. A process that holds several conversations is listed for each.
-pub fn live(
+pub fn live_writers(
     kind: TranscriptKind,
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<ForeignWriter>, String> {
@@ -39,7 +39,7 @@ pub fn live(
         }
     }
     let known: BTreeSet<u32> = found.iter().map(|(_, identity, _)| identity.pid).collect();
-    let all = census().map_err(|error| format!("cannot look through the processes: {error}"))?;
+    let all = all_processes().map_err(|error| format!("cannot look through the processes: {error}"))?;
     let agents = all.iter().filter(|stat| !stat.is_kernel && !stat.is_zombie() && !known.contains(&stat.pid));
     for stat in agents.filter(|stat| writer_evidence::is_agent(kind.word(), stat)).take(MOST_AGENTS) {
         let Ok(identity) = stat.identity() else { continue };
@@ -122,7 +122,7 @@ fn named(stat: &ProcessStat) -> Vec<String> {
 impl ForeignWriter {
     /// The session that keeps the process, in any state directory.
     pub fn kept_in(&self) -> Option<SessionFiles> {
-        let stat = berth_host::identity::stat(self.identity.pid).ok()?;
-        keepers::kept_by(self.identity.pid).or_else(|| nested_sessions::keeper_above(&stat))
+        let stat = berth_host::identity::process_stat(self.identity.pid).ok()?;
+        keepers::session_of_keeper(self.identity.pid).or_else(|| nested_sessions::keeper_above(&stat))
     }
 }

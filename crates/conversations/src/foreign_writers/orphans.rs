@@ -13,7 +13,7 @@
 //! A process that a tool left running on purpose (a server, a multiplexer) is named and left alone. A process of
 //! another pid namespace, a keeper and the processes below it are never orphans.
 //! Not here: agents that live (see [`super::end_writer`]).
-//! Start with [`orphans`], then [`OrphanProcesses::end`].
+//! Start with [`orphaned_agents`], then [`OrphanProcesses::end`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ use berth_driver::{AgentTraits, WriterSign};
 use berth_host::identity::wait_for_exit;
 use berth_host::identity::{self, Pidfd, ProcessIdentity, ProcessLiveness, ProcessStat};
 use berth_host::lock::{self, LockState};
-use berth_host::process::census;
+use berth_host::process::all_processes;
 use berth_host::process_tree;
 use berth_transcript::{TranscriptKind, config_dir};
 
@@ -76,7 +76,7 @@ pub struct OrphanProcesses {
 
 /// Finds the processes that dead agents of a conversation left behind: one walk over all processes. `env` is the
 /// environment our agent would run with; a conversation in another directory is a different one.
-pub fn orphans(
+pub fn orphaned_agents(
     kind: &str,
     conversation_id: &str,
     env: impl Fn(&str) -> Option<OsString>,
@@ -88,11 +88,11 @@ pub fn orphans(
     if let WriterSign::ConversationLock { folder, .. } = traits.writer_sign {
         // The holder of the lock lives, and so may its tools.
         let lock = writer_evidence::conversation_lock(&dir.join(folder), conversation_id);
-        if !matches!(lock::probe(&lock), Ok(Some(LockState::Free))) {
+        if !matches!(lock::lock_state(&lock), Ok(Some(LockState::Free))) {
             return Ok(found);
         }
     }
-    let marked = process_tree::with_mark(marks.conversation, conversation_id)
+    let marked = process_tree::processes_with_variable(marks.conversation, conversation_id)
         .map_err(|error| format!("cannot look for processes that agents left behind: {error}"))?;
     let carriers: BTreeSet<u32> = marked.processes.iter().map(|identity| identity.pid).collect();
     let ours = fs::read_link("/proc/self/ns/pid").ok();
@@ -108,8 +108,9 @@ pub fn orphans(
         }
         let agent = match marks.agent_pid {
             Some(pid_mark) => {
-                let agent =
-                    process_tree::variables(pid, [pid_mark]).ok().and_then(|[agent]| agent?.parse().ok());
+                let agent = process_tree::process_variables(pid, [pid_mark])
+                    .ok()
+                    .and_then(|[agent]| agent?.parse().ok());
                 let Some(agent) = agent.filter(|agent| *agent != pid && is_dead(*agent, &identity)) else {
                     continue;
                 };
@@ -118,7 +119,8 @@ pub fn orphans(
             None if is_an_agents(pid) => continue,
             None => None,
         };
-        let Some(stat) = identity::stat(pid).ok().filter(|stat| stat.start_ticks == identity.start_ticks)
+        let Some(stat) =
+            identity::process_stat(pid).ok().filter(|stat| stat.start_ticks == identity.start_ticks)
         else {
             continue;
         };
@@ -133,14 +135,14 @@ pub fn orphans(
             && stat.tty == 0
             && runs_a_tool(&argv, traits.tool_wrappings)
             && !carriers.contains(&stat.ppid)
-            && !identity::stat(stat.ppid).is_ok_and(|parent| is_an_agent(&parent))
+            && !identity::process_stat(stat.ppid).is_ok_and(|parent| is_an_agent(&parent))
     };
     // A process that names no agent may be of a living agent that went on to another conversation.
     let has_proof = |orphan: &OrphanProcess| orphan.agent.is_some();
     let at_work = left.values().filter(|(stat, orphan)| has_proof(orphan) && is_tool(stat));
     let mut tools: Vec<u32> = at_work.map(|(stat, _)| stat.pid).collect();
     if !tools.is_empty() {
-        let all = census().map_err(|error| format!("cannot look through the processes: {error}"))?;
+        let all = all_processes().map_err(|error| format!("cannot look through the processes: {error}"))?;
         let busy = with_agents(&all, &tools);
         tools.retain(|tool| !busy.contains(tool));
     }
@@ -156,7 +158,7 @@ pub fn orphans(
 
 /// True if the process that once had this pid, and started this child, is gone.
 fn is_dead(agent: u32, child: &ProcessIdentity) -> bool {
-    match identity::stat(agent) {
+    match identity::process_stat(agent) {
         // A process that started after the child only has the pid of the child's parent.
         Ok(stat) => stat.is_zombie() || stat.start_ticks > child.start_ticks,
         Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -165,7 +167,7 @@ fn is_dead(agent: u32, child: &ProcessIdentity) -> bool {
 
 /// True if the process is an agent or below one: then that agent looks after it.
 fn is_an_agents(pid: u32) -> bool {
-    line_of(pid).into_iter().any(|pid| identity::stat(pid).is_ok_and(|stat| is_an_agent(&stat)))
+    line_of(pid).into_iter().any(|pid| identity::process_stat(pid).is_ok_and(|stat| is_an_agent(&stat)))
 }
 
 /// True if it is an agent of any kind.
@@ -228,7 +230,7 @@ impl OrphanProcesses {
     /// session, and its number is not reused while one of them lives; a reused number is another session.
     fn members(&self) -> Vec<(ProcessIdentity, Pidfd)> {
         let spared = protected_pids(None);
-        let all = census().unwrap_or_default();
+        let all = all_processes().unwrap_or_default();
         let is_still_its = |tool: &&OrphanProcess| {
             let now = all.iter().find(|stat| stat.pid == tool.identity.pid);
             now.is_none_or(|stat| stat.start_ticks == tool.identity.start_ticks)

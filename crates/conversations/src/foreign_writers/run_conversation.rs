@@ -2,7 +2,7 @@
 //!
 //! Promise: only a process of the run counts, and of an agent inside of another agent only the outer one. An id is returned
 //! only for a conversation that its agent can go on with by that id; the conversation of a sub-agent is not one.
-//! Start with [`open_in`].
+//! Start with [`conversation_open_in_run`].
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use berth_driver::{AgentTraits, WriterSign};
 use berth_host::clock;
 use berth_host::identity::{ProcessIdentity, ProcessLiveness, ProcessStat};
-use berth_host::process::census;
+use berth_host::process::all_processes;
 use berth_host::process_tree;
 use berth_procs::nested_sessions;
 use berth_transcript::{TranscriptKind, conversation_catalog};
@@ -70,7 +70,7 @@ impl WrappedAgent {
 
 /// The conversation that the run's agent has open. `dir` is where the agent keeps its data, `agent` the first process
 /// of the run and `keeper` the process above it. Usually the first process is the agent, and only that one is examined.
-pub fn open_in(
+pub fn conversation_open_in_run(
     kind: TranscriptKind,
     dir: &Path,
     agent: u32,
@@ -90,8 +90,8 @@ pub fn open_in(
 
 /// The agent that the first process started, and its conversation: a walk over all processes.
 fn behind_a_wrapper(kind: TranscriptKind, dir: &Path, keeper: u32) -> Option<(ProcessStat, String)> {
-    let all = census().ok()?;
-    let ours = nested_sessions::below_in(&all, keeper).ours;
+    let all = all_processes().ok()?;
+    let ours = nested_sessions::sort_listed_descendants(&all, keeper).ours;
     let agents =
         all.iter().filter(|stat| ours.contains(&stat.pid) && writer_evidence::is_agent(kind.word(), stat));
     let found: Vec<(u32, (SystemTime, String))> =

@@ -2,7 +2,7 @@
 //!
 //! Promise: every returned process was alive when its sign was checked; signs that are stale, of another boot, or of
 //! another pid namespace are skipped. A lock that is held by an unseen process is an error.
-//! Start with [`registered`] and [`by_process`].
+//! Start with [`registered_writers`] and [`by_process`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use berth_driver::{AgentTraits, WriterSign};
 use berth_host::identity::{self, ProcessIdentity, ProcessStat};
 use berth_host::lock::{self, LockState};
-use berth_host::process::census;
+use berth_host::process::all_processes;
 use berth_host::process_tree;
 use berth_transcript::{TranscriptKind, config_dir};
 use serde::Deserialize;
@@ -143,7 +143,7 @@ struct RegistryRecord {
 
 fn entry(kind: &str, pid: u32, file: PathBuf) -> Option<RegistryEntry> {
     // The cheap check comes first: most entries are of processes that are long gone.
-    let stat = identity::stat(pid).ok().filter(|stat| !stat.is_zombie())?;
+    let stat = identity::process_stat(pid).ok().filter(|stat| !stat.is_zombie())?;
     let found = fs::metadata(&file).ok().filter(|found| found.is_file() && found.len() <= MAX_ENTRY_BYTES);
     let registered: RegistryRecord =
         found.and_then(|_| serde_json::from_slice(&fs::read(&file).ok()?).ok())?;
@@ -187,16 +187,16 @@ fn locked(file: &Path) -> Result<FoundWriters, String> {
     if !sure.is_empty() {
         return Ok(sure);
     }
-    match lock::probe(file).map_err(wrong)? {
+    match lock::lock_state(file).map_err(wrong)? {
         Some(LockState::Held) => {}
         Some(LockState::Free) | None => return Ok(Vec::new()),
     }
-    let found = process_tree::with_open_lock(file).map_err(wrong)?;
+    let found = process_tree::processes_with_open_lock(file).map_err(wrong)?;
     if !found.processes.is_empty() {
         return Ok(found.processes.into_iter().map(evidence).collect());
     }
     // The lock may have been released meanwhile.
-    match lock::probe(file).map_err(wrong)? {
+    match lock::lock_state(file).map_err(wrong)? {
         Some(LockState::Held) => Err(format!(
             "the lock {} is held by an unknown process ({} processes may not be looked into)",
             file.display(),
@@ -245,10 +245,12 @@ pub(super) fn by_process(
         };
         Ok(entries.iter().any(|entry| entry.identity.pid == pid && entry.session != id))
     };
-    let mentioning = process_tree::mentioning(&[id, &format!("{id}.jsonl")]).map_err(wrong)?.processes;
+    let mentioning =
+        process_tree::processes_mentioning(&[id, &format!("{id}.jsonl")]).map_err(wrong)?.processes;
     let mut named: BTreeMap<u32, ProcessIdentity> = BTreeMap::new();
     for identity in &mentioning {
-        let stat = identity::stat(identity.pid).ok().filter(|stat| stat.start_ticks == identity.start_ticks);
+        let stat =
+            identity::process_stat(identity.pid).ok().filter(|stat| stat.start_ticks == identity.start_ticks);
         let opened = stat.and_then(|stat| Some((stat.open().ok()?.argv().ok()?, stat.comm)));
         if opened.is_some_and(|(argv, comm)| names(&argv, id) && looks_like(kind, &argv, &comm))
             && is_here(identity.pid)
@@ -259,7 +261,7 @@ pub(super) fn by_process(
     }
     // A launcher that waits for the program it started is not the writer.
     if named.len() > 1 {
-        let parents = census().map_err(wrong)?.iter().map(|stat| (stat.pid, stat.ppid)).collect();
+        let parents = all_processes().map_err(wrong)?.iter().map(|stat| (stat.pid, stat.ppid)).collect();
         for pid in named.keys().copied().collect::<Vec<_>>() {
             above(&parents, pid).iter().for_each(|above| drop(named.remove(above)));
         }
@@ -282,9 +284,9 @@ pub(super) fn by_process(
 
 /// The living agent that a process names as its parent.
 fn agent_of(child: &ProcessIdentity, mark: &str, id: &str, pid_mark: &str) -> Option<ProcessStat> {
-    let [conversation, pid] = process_tree::variables(child.pid, [mark, pid_mark]).ok()?;
+    let [conversation, pid] = process_tree::process_variables(child.pid, [mark, pid_mark]).ok()?;
     (conversation.as_deref() == Some(id)).then_some(())?;
-    let agent = identity::stat(pid?.parse().ok()?).ok()?;
+    let agent = identity::process_stat(pid?.parse().ok()?).ok()?;
     // A process that started after its child only has the pid of the child's parent.
     (!agent.is_zombie() && agent.start_ticks <= child.start_ticks).then_some(agent)
 }
@@ -303,7 +305,7 @@ fn above(parents: &BTreeMap<u32, u32>, pid: u32) -> Vec<u32> {
 /// The directory in which an agent's process keeps its conversations; `None` if the kernel hides it.
 pub(super) fn place_of(kind: TranscriptKind, pid: u32) -> Option<PathBuf> {
     let names = [kind.dir_variable(), "HOME"];
-    let values = process_tree::variables(pid, names).ok()?;
+    let values = process_tree::process_variables(pid, names).ok()?;
     let value = |name: &str| names.iter().position(|known| *known == name).and_then(|at| values[at].clone());
     config_dir(kind, |name| value(name).map(OsString::from)).ok()
 }

@@ -4,7 +4,7 @@
 //! their own `config.toml`: `[hooks.state."FILE:EVENT:GROUP:INDEX"]` with the `trusted_hash` of the hook at that time.
 //! Promise: `true` only if that is so for the hooks that report the beginning and the end of a turn. A hook that was
 //! changed since it was trusted is not noticed: then it reports nothing, and a turn that is sent is `unknown`.
-//! Start with [`tells`].
+//! Start with [`run_reports_turns`].
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ const EDGES: [(&str, &str); 2] = [("UserPromptSubmit", "user_prompt_submit"), ("
 const MAX_BYTES: u64 = 4 << 20;
 
 /// True if a run of this command will report its turns through our hooks, as far as that is known before it starts.
-pub fn tells(spec: &SessionSpec, command: &[String]) -> bool {
+pub fn run_reports_turns(spec: &SessionSpec, command: &[String]) -> bool {
     let kind = &spec.conversation;
     match AgentTraits::of(kind).hooks {
         HookCarrier::None => false,
@@ -103,7 +103,7 @@ mod tests {
             ..SessionSpec::default()
         };
         let command = |words: &str| -> Vec<String> { words.split(' ').map(str::to_owned).collect() };
-        let tells = |words: &str| super::tells(&spec, &command(words));
+        let tells = |words: &str| super::run_reports_turns(&spec, &command(words));
         let hook = |command: &str| serde_json::json!([{"hooks": [{"type": "command", "command": command}]}]);
         let hooks = |command: &str| {
             let all =

@@ -3,7 +3,7 @@
 //! Promise: the agent is an ancestor of this process, alive when we looked; a mere statement cannot make another
 //! process the agent. Outside of our sessions it is an ancestor that identifies itself or has an agent's name: a hook
 //! whose agent is gone, or that a user typed, belongs to no agent. The session is the one whose keeper is above it.
-//! Start with [`agent`].
+//! Start with [`calling_agent`].
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,7 @@ pub struct CallingAgent {
 
 /// Finds the agent of this kind above this process. `named` is the pid that the hook claims, which counts only if it
 /// is above us.
-pub fn agent(kind: &str, named: Option<u32>) -> Option<CallingAgent> {
+pub fn calling_agent(kind: &str, named: Option<u32>) -> Option<CallingAgent> {
     let (of_run, dir) = ancestors();
     let is_between = |stat: &ProcessStat| BETWEEN.contains(&stat.comm.as_str());
     let at = named.and_then(|named| of_run.iter().position(|stat| stat.pid == named));
@@ -64,10 +64,10 @@ pub fn agent(kind: &str, named: Option<u32>) -> Option<CallingAgent> {
 /// session we are in, if any, and the place of that session. An agent waits for this, so the climb stops at a keeper.
 fn ancestors() -> (Vec<ProcessStat>, Option<SessionFiles>) {
     let mut line: Vec<ProcessStat> = Vec::new();
-    let mut next = identity::stat(std::process::id()).map_or(0, |me| me.ppid);
+    let mut next = identity::process_stat(std::process::id()).map_or(0, |me| me.ppid);
     while next > 1 && line.len() < MOST_ANCESTORS && line.iter().all(|stat| stat.pid != next) {
-        let Ok(stat) = identity::stat(next) else { break };
-        if let Some(dir) = keepers::kept_by(stat.pid) {
+        let Ok(stat) = identity::process_stat(next) else { break };
+        if let Some(dir) = keepers::session_of_keeper(stat.pid) {
             return (line, Some(dir));
         }
         next = stat.ppid;

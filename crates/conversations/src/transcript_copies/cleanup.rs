@@ -187,7 +187,7 @@ impl TranscriptCopy {
 
     /// True if the original still has everything that was copied, by comparing all of it.
     fn is_within_original(&self) -> bool {
-        let Ok(file) = berth_transcript::open(&self.original) else { return false };
+        let Ok(file) = berth_transcript::open_transcript(&self.original) else { return false };
         let Ok(found) = file.metadata() else { return false };
         let place = (found.dev(), found.ino());
         self.grew_into(&file, place, found.len(), CopyCheck::Whole).unwrap_or(false)

@@ -8,10 +8,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_conversations::foreign_writers::{ForeignWriter, WriterEvidence, end, find, registered};
+use berth_conversations::foreign_writers::{
+    ForeignWriter, WriterEvidence, end_foreign_writer, find_foreign_writers, registered_writers,
+};
 use berth_harness::{JsonLineProcess, RealAgents, signal, wait_gone};
 use berth_host::identity::{ProcessIdentity, ProcessLiveness};
-use berth_transcript::{GivenPrompt, TurnFate, exists, fate};
+use berth_transcript::{GivenPrompt, TurnFate, transcript_exists, turn_fate};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -64,15 +66,15 @@ impl IsolatedAgents {
     }
 
     fn find(&self, kind: &str, id: &str) -> Vec<ForeignWriter> {
-        find(kind, id, self.env(), |_| false).unwrap()
+        find_foreign_writers(kind, id, self.env(), |_| false).unwrap()
     }
 
     fn registered(&self, kind: &str, id: &str) -> Vec<ForeignWriter> {
-        registered(kind, id, self.env(), |_| false).unwrap()
+        registered_writers(kind, id, self.env(), |_| false).unwrap()
     }
 
     fn fate(&self, kind: &str, id: &str, asked: &GivenPrompt<'_>) -> TurnFate {
-        fate(kind, id, self.env(), asked)
+        turn_fate(kind, id, self.env(), asked)
     }
 
     /// Waits until the model holds its answer to the prompt with this word.
@@ -146,7 +148,7 @@ fn claude_in_a_turn_is_found_by_its_own_list_and_not_when_it_was_killed() {
     assert_eq!(writer.evidence, WriterEvidence::Registry { file: file.clone() });
     assert_eq!(agents.find("claude", ID).len(), 1, "one writer is one, however it is looked for");
     assert_eq!(
-        registered("claude", ID, agents.env(), |pid| pid == claude.talk.pid()),
+        registered_writers("claude", ID, agents.env(), |pid| pid == claude.talk.pid()),
         Ok(vec![]),
         "it is ours"
     );
@@ -189,7 +191,7 @@ fn a_hook_of_claude_tells_of_its_agent_and_both_are_ended() {
     let [writer] = &found[..] else { panic!("{found:?}") };
     assert_eq!(writer.identity.pid, claude.talk.pid());
     assert!(matches!(writer.evidence, WriterEvidence::Child { .. }), "{:?}", writer.evidence);
-    let ended = end(writer, GRACE, None).unwrap();
+    let ended = end_foreign_writer(writer, GRACE, None).unwrap();
     assert!(!ended.killed, "it listens: {ended:?}");
     assert!(matches!(writer.identity.check(), ProcessLiveness::Gone));
     assert!(matches!(hook.check(), ProcessLiveness::Gone), "what it started is gone too");
@@ -199,7 +201,7 @@ fn a_hook_of_claude_tells_of_its_agent_and_both_are_ended() {
 #[test]
 fn turns_that_claude_finished_and_did_not_finish_are_told_apart() {
     let agents = IsolatedAgents::new();
-    assert_eq!(exists("claude", ID, agents.env()), Some(false));
+    assert_eq!(transcript_exists("claude", ID, agents.env()), Some(false));
     let mut claude = agents.claude(&["--session-id", ID]);
     let (one, two) = (uuid(1), uuid(2));
     claude.prompt(&one, "say something");
@@ -209,7 +211,7 @@ fn turns_that_claude_finished_and_did_not_finish_are_told_apart() {
     let asked = GivenPrompt { id: Some(&one), ..GivenPrompt::new("say something") };
     assert_eq!(agents.fate("claude", ID, &asked), done("say something"));
     assert_eq!(agents.fate("claude", ID, &GivenPrompt::new("say something")), done("say something"));
-    assert_eq!(exists("claude", ID, agents.env()), Some(true));
+    assert_eq!(transcript_exists("claude", ID, agents.env()), Some(true));
 
     // Killed right after the prompt was given, and again in the middle of the answer.
     let mut claude = agents.claude(&["--resume", ID]);
@@ -241,7 +243,7 @@ fn codex_is_found_by_its_lock_and_ended() {
     assert_eq!(writer.others, 1, "it has another conversation");
     assert_eq!(agents.find("codex", &id).len(), 1);
     assert_eq!(agents.find("codex", &other).len(), 1);
-    end(writer, GRACE, None).unwrap();
+    end_foreign_writer(writer, GRACE, None).unwrap();
     assert_eq!(agents.find("codex", &id), []);
     codex.talk.end();
 }
@@ -255,7 +257,7 @@ fn turns_that_codex_finished_and_did_not_finish_are_told_apart() {
     codex.talk.kill();
     let asked = GivenPrompt { id: Some("turn-1"), ..GivenPrompt::new("say something") };
     assert_eq!(agents.fate("codex", &id, &asked), done("say something"));
-    assert_eq!(exists("codex", &id, agents.env()), Some(true));
+    assert_eq!(transcript_exists("codex", &id, agents.env()), Some(true));
     assert_eq!(agents.find("codex", &id), [], "a lock ends with its holder");
 
     let (mut codex, id) = agents.codex();

@@ -11,10 +11,11 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use berth_conversations::foreign_writers::{
-    ForeignWriter, OrphanProcess, OrphanProcesses, WriterEvidence, end, find, orphans, registered,
+    ForeignWriter, OrphanProcess, OrphanProcesses, WriterEvidence, end_foreign_writer, find_foreign_writers,
+    orphaned_agents, registered_writers,
 };
 use berth_harness::{ProcessKillGuard, TestDir};
-use berth_host::identity::{ProcessIdentity, ProcessLiveness, stat};
+use berth_host::identity::{ProcessIdentity, ProcessLiveness, process_stat};
 use berth_host::lock::LockFile;
 use berth_host::process_tree;
 
@@ -93,18 +94,18 @@ impl AgentTestHome {
     }
 
     fn find(&self, kind: &str) -> Vec<ForeignWriter> {
-        find(kind, ID, self.env(), |_| false).unwrap()
+        find_foreign_writers(kind, ID, self.env(), |_| false).unwrap()
     }
 
     fn registered(&self, kind: &str) -> Vec<ForeignWriter> {
-        registered(kind, ID, self.env(), |_| false).unwrap()
+        registered_writers(kind, ID, self.env(), |_| false).unwrap()
     }
 }
 
 impl Drop for AgentTestHome {
     fn drop(&mut self) {
         let mark = self.0.display().to_string();
-        for left in process_tree::with_mark("BERTH_TEST_HOME", &mark).unwrap().processes {
+        for left in process_tree::processes_with_variable("BERTH_TEST_HOME", &mark).unwrap().processes {
             if let ProcessLiveness::Alive(pidfd) = left.check() {
                 // A process that is just leaving needs no signal.
                 let _ = pidfd.signal(9);
@@ -126,7 +127,7 @@ impl WriterProcess {
     }
 
     fn start(&self) -> String {
-        stat(self.pid()).unwrap().start_ticks.to_string()
+        process_stat(self.pid()).unwrap().start_ticks.to_string()
     }
 
     fn line(&mut self) -> String {
@@ -232,8 +233,12 @@ fn the_lock_of_codex_names_a_writer_and_a_free_one_names_no_process() {
     let [writer] = &found[..] else { panic!("{found:?}") };
     assert_eq!(writer.identity.pid, agent.pid());
     assert_eq!((&writer.evidence, writer.others), (&WriterEvidence::Lock { file: home.lock(ID) }, 0));
-    assert_eq!(registered("codex", ID, home.env(), |pid| pid == agent.pid()), Ok(vec![]), "it is ours");
-    assert_eq!(registered("codex", "another", home.env(), |_| false), Ok(vec![]));
+    assert_eq!(
+        registered_writers("codex", ID, home.env(), |pid| pid == agent.pid()),
+        Ok(vec![]),
+        "it is ours"
+    );
+    assert_eq!(registered_writers("codex", "another", home.env(), |_| false), Ok(vec![]));
     agent.kill();
     assert_eq!(home.find("codex"), [], "a lock ends with its holder");
 }
@@ -295,7 +300,11 @@ fn a_command_line_names_a_writer() {
     let lock = |id: &str| format!("exec 8<>{}; flock 8", home.lock(id).display());
     let _moved = home.run("codex", &lock("another"), &["resume", ID], &[]);
     assert_eq!(pids(&home.find("codex")), [codex.pid()], "the other holds the lock of another conversation");
-    assert_eq!(find("claude", ID, home.env(), |pid| pid == resumed.pid()), Ok(vec![]), "it is ours");
+    assert_eq!(
+        find_foreign_writers("claude", ID, home.env(), |pid| pid == resumed.pid()),
+        Ok(vec![]),
+        "it is ours"
+    );
     home.register(resumed.pid(), "another", &resumed.start());
     assert_eq!(home.find("claude"), [], "it went on to another conversation, by its own word");
 }
@@ -318,7 +327,7 @@ fn a_launcher_is_not_named_beside_its_program() {
     assert_eq!(outer.line(), "ready", "says what was launched");
     let found = home.find("claude");
     assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!(stat(found[0].identity.pid).unwrap().ppid, outer.pid());
+    assert_eq!(process_stat(found[0].identity.pid).unwrap().ppid, outer.pid());
 }
 
 #[test]
@@ -357,8 +366,8 @@ fn an_unknown_kind_is_found_by_its_command_line() {
 #[test]
 fn without_a_home_directory_the_search_fails() {
     for kind in ["claude", "codex"] {
-        assert!(find(kind, ID, |_| None, |_| false).is_err());
-        assert!(registered(kind, ID, |_| None, |_| false).is_err());
+        assert!(find_foreign_writers(kind, ID, |_| None, |_| false).is_err());
+        assert!(registered_writers(kind, ID, |_| None, |_| false).is_err());
     }
 }
 
@@ -367,11 +376,11 @@ fn a_writer_that_listens_is_asked_to_end() {
     let home = AgentTestHome::new();
     let mut agent = home.run("claude", "trap 'echo asked; exit 3' TERM", &["--resume", ID], &[]);
     let writer = home.find("claude").remove(0);
-    let ended = end(&writer, GRACE, None).unwrap();
+    let ended = end_foreign_writer(&writer, GRACE, None).unwrap();
     assert!(!ended.killed && ended.children == 0, "{ended:?}");
     assert_eq!(agent.line(), "asked");
     assert_eq!(agent.child.wait().unwrap().code(), Some(3));
-    assert!(end(&writer, GRACE, None).is_ok(), "what is gone has ended");
+    assert!(end_foreign_writer(&writer, GRACE, None).is_ok(), "what is gone has ended");
 }
 
 #[test]
@@ -385,7 +394,7 @@ fn a_writer_that_does_not_listen_is_killed_with_the_processes_that_carry_its_id(
     let tool = ProcessIdentity::of(tool).unwrap();
     let writer = home.find("claude").remove(0);
     assert_eq!(writer.identity.pid, agent.pid());
-    let ended = end(&writer, Duration::from_millis(50), None).unwrap();
+    let ended = end_foreign_writer(&writer, Duration::from_millis(50), None).unwrap();
     assert!(ended.killed && ended.children >= 1, "{ended:?}");
     assert!(matches!(tool.check(), ProcessLiveness::Gone));
     assert!(matches!(writer.identity.check(), ProcessLiveness::Gone));
@@ -399,7 +408,7 @@ fn a_writer_that_is_stopped_hears_that_it_shall_end() {
     let writer = home.find("claude").remove(0);
     let ProcessLiveness::Alive(pidfd) = writer.identity.check() else { panic!("it lives") };
     pidfd.signal(19).unwrap();
-    let ended = end(&writer, GRACE, None).unwrap();
+    let ended = end_foreign_writer(&writer, GRACE, None).unwrap();
     assert!(!ended.killed, "{ended:?}");
     agent.child.wait().unwrap();
 }
@@ -412,7 +421,7 @@ fn only_the_very_process_is_ended() {
     // As if the pid had been given to another one since.
     let mut another = writer.clone();
     another.identity.start_ticks -= 1;
-    end(&another, GRACE, None).unwrap();
+    end_foreign_writer(&another, GRACE, None).unwrap();
     assert!(matches!(writer.identity.check(), ProcessLiveness::Alive(_)));
     drop(agent);
 }
@@ -424,10 +433,10 @@ fn a_process_inside_a_writer_cannot_end_it() {
     let mut agent = home.start("claude", script, &["--resume", ID], &[]);
     let asker: u32 = agent.line().parse().unwrap();
     let writer = home.find("claude").remove(0);
-    let error = end(&writer, GRACE, Some(asker)).unwrap_err();
+    let error = end_foreign_writer(&writer, GRACE, Some(asker)).unwrap_err();
     assert!(error.contains("runs inside claude, pid"), "{error}");
     let ourselves = ForeignWriter { identity: ProcessIdentity::me().unwrap(), ..writer.clone() };
-    assert!(end(&ourselves, GRACE, None).is_err());
+    assert!(end_foreign_writer(&ourselves, GRACE, None).is_err());
     assert!(matches!(writer.identity.check(), ProcessLiveness::Alive(_)));
     agent.say("end");
 }
@@ -442,7 +451,7 @@ fn processes_of_others_with_an_equal_id_are_left_alone() {
     let stranger = home.run("other", ":", &[], &[("CLAUDE_CODE_SESSION_ID", ID), ("CLAUDE_PID", &pid)]);
     let found = home.find("claude");
     let writer = found.iter().find(|writer| writer.identity.pid == agent.pid()).unwrap();
-    end(writer, GRACE, None).unwrap();
+    end_foreign_writer(writer, GRACE, None).unwrap();
     assert!(matches!(ProcessIdentity::of(stranger.pid()).unwrap().check(), ProcessLiveness::Alive(_)));
 }
 
@@ -492,7 +501,7 @@ fn is_alive(one: &ProcessIdentity) -> bool {
 }
 
 fn left_by_dead_agents(home: &AgentTestHome) -> (OrphanProcesses, Vec<u32>, Vec<u32>) {
-    let found = orphans("claude", ID, home.env()).unwrap();
+    let found = orphaned_agents("claude", ID, home.env()).unwrap();
     let pids = |list: &[OrphanProcess]| list.iter().map(|one| one.identity.pid).collect();
     let (tools, others) = (pids(&found.tools), pids(&found.others));
     (found, tools, others)
@@ -515,7 +524,7 @@ fn a_tool_of_a_dead_agent_is_ended_with_its_session_and_a_server_left_on_purpose
 #[test]
 fn processes_left_by_codex_are_reported_when_its_lock_is_free_and_never_ended() {
     let home = AgentTestHome::new();
-    let left = || orphans("codex", ID, home.env()).unwrap();
+    let left = || orphaned_agents("codex", ID, home.env()).unwrap();
     let tool = leave(&home, &["setsid"], None, "tool", &format!("{WRAPPING}sleep 1000; true"));
     let server = leave(&home, &["sh", "-c", "\"$@\" &", "sh"], None, "server", "sleep 1000; true");
     assert_eq!(left(), OrphanProcesses::default(), "there was no lock: the owner is unknown");
@@ -555,7 +564,7 @@ fn a_writer_that_only_a_hook_names_is_ended_only_if_it_is_an_agent() {
         evidence: WriterEvidence::Hook { file: PathBuf::new() },
     };
     let (mut innocent, mut claude) = (home.quiet("other"), home.quiet("claude"));
-    let refused = end(&writer(&innocent), GRACE, None).unwrap_err();
+    let refused = end_foreign_writer(&writer(&innocent), GRACE, None).unwrap_err();
     assert!(
         refused.contains(&format!("pid {}", innocent.pid())) && refused.contains("is not claude"),
         "{refused}"
@@ -564,7 +573,7 @@ fn a_writer_that_only_a_hook_names_is_ended_only_if_it_is_an_agent() {
     drop(innocent.input.take());
     assert!(innocent.child.wait().unwrap().code().is_some());
     assert_eq!(
-        end(&writer(&claude), GRACE, None),
+        end_foreign_writer(&writer(&claude), GRACE, None),
         Ok(berth_conversations::foreign_writers::EndedWriter::default())
     );
     claude.child.wait().unwrap();
@@ -582,7 +591,7 @@ fn a_process_in_a_terminal_is_not_a_tool() {
     let end = rustix::fs::open(&*name, flags, rustix::fs::Mode::empty()).unwrap();
     let pane =
         leave(&home, &["setsid", "--ctty"], Some(&end), "pane", &format!("{WRAPPING}sleep 1000; true"));
-    assert_ne!(stat(pane.pid).unwrap().tty, 0);
+    assert_ne!(process_stat(pane.pid).unwrap().tty, 0);
     let (found, tools, others) = left_by_dead_agents(&home);
     assert!(tools.is_empty() && others.contains(&pane.pid), "{found:?}");
     assert_eq!(found.end(), Ok(vec![]));
@@ -597,7 +606,7 @@ fn a_process_started_by_another_with_equal_marks_is_not_a_tool() {
     let script = format!("setsid sh -c '{WRAPPING}echo $$ >{}; sleep 1000; true'; true", inner.display());
     let server = leave(&home, &["sh", "-c", "\"$@\" &", "sh"], None, "server", &script);
     let inner = pid_in(&inner);
-    assert_eq!(stat(inner.pid).unwrap().ppid, server.pid);
+    assert_eq!(process_stat(inner.pid).unwrap().ppid, server.pid);
     let (found, tools, others) = left_by_dead_agents(&home);
     assert!(tools.is_empty() && others.contains(&inner.pid), "{found:?}");
     found.end().unwrap();
@@ -672,5 +681,5 @@ fn paths_of_agents_are_taken_as_they_are() {
     std::os::unix::fs::symlink(&home.0, &link).unwrap();
     let agent = home.run("claude", ":", &["--resume", ID], &[]);
     let env = |name: &str| (name == "HOME").then(|| link.clone().into_os_string());
-    assert_eq!(pids(&find("claude", ID, env, |_| false).unwrap()), [agent.pid()]);
+    assert_eq!(pids(&find_foreign_writers("claude", ID, env, |_| false).unwrap()), [agent.pid()]);
 }

@@ -52,21 +52,21 @@ impl AcpDriver {
         let name = if matches!(self.phase, AcpPhase::Gone) { REPLACEMENT_ID } else { OPEN };
         match &begin {
             ConversationStart::New { .. } => {
-                rpc::request(out, name, methods.session_new, &NewSessionRequest::new(cwd))
+                rpc::send_request(out, name, methods.session_new, &NewSessionRequest::new(cwd))
             }
             ConversationStart::Resume { id } if self.able.resume => {
                 let params = ResumeSessionRequest::new(id.clone(), cwd);
-                rpc::request(out, OPEN, methods.session_resume, &params);
+                rpc::send_request(out, OPEN, methods.session_resume, &params);
             }
             ConversationStart::Resume { id } if self.able.load => {
                 let params = LoadSessionRequest::new(id.clone(), cwd);
-                rpc::request(out, OPEN, methods.session_load, &params);
+                rpc::send_request(out, OPEN, methods.session_load, &params);
             }
             ConversationStart::Resume { .. } => {
                 return self.protocol_trouble("the agent cannot take up a conversation again", out);
             }
             ConversationStart::Fork { of, .. } if self.able.fork => {
-                rpc::request(out, OPEN, methods.session_fork, &ForkSessionRequest::new(of.clone(), cwd));
+                rpc::send_request(out, OPEN, methods.session_fork, &ForkSessionRequest::new(of.clone(), cwd));
             }
             ConversationStart::Fork { .. } => {
                 return self.protocol_trouble("the agent cannot fork a conversation", out);

@@ -25,14 +25,14 @@ impl AcpDriver {
     pub(super) fn requested(&mut self, id: Value, method: &str, params: &Value, out: &mut DriverOutput) {
         if method != CLIENT_METHOD_NAMES.session_request_permission {
             let shown = tool_call::line(method, MAX_SHOWN_BYTES);
-            rpc::refuse(out, &id, rpc::METHOD_NOT_FOUND, &format!("berth does not offer {shown}"));
+            rpc::send_error(out, &id, rpc::METHOD_NOT_FOUND, &format!("berth does not offer {shown}"));
             return self.remark(format!("the agent asked for `{shown}`, which berth does not offer"), out);
         }
         let Some(request) = name_of(&id) else {
-            return rpc::refuse(out, &id, rpc::INVALID_REQUEST, "an id is a number or a short text");
+            return rpc::send_error(out, &id, rpc::INVALID_REQUEST, "an id is a number or a short text");
         };
         if self.asked.iter().any(|asked| asked.request == request) {
-            return rpc::refuse(out, &id, rpc::INVALID_REQUEST, "another request has this id");
+            return rpc::send_error(out, &id, rpc::INVALID_REQUEST, "another request has this id");
         }
         if self.is_late {
             return;
@@ -78,5 +78,5 @@ pub(super) fn name_of(id: &Value) -> Option<String> {
 
 /// Answers that no user decided.
 fn cancelled(id: &Value, out: &mut DriverOutput) {
-    rpc::answer(out, id, &RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled));
+    rpc::send_result(out, id, &RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled));
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::answer::AcpAnswer;
 use super::tool_call;
 use super::{AcpDriver, AcpTurn, MAX_SHOWN_BYTES, MAX_TOKENS, MAX_TURN_REQUESTS, REFUSAL};
-use crate::common::failure_in;
+use crate::common::failure_in_error_text;
 use crate::rpc::{self, RpcError};
 use crate::{AgentActivity, AgentUpdate, DriverOutput, InterruptionReason};
 
@@ -66,7 +66,7 @@ impl AcpDriver {
         };
         let AcpAnswer { text: answer, cut, .. } = running.answer;
         let failure = match (state, login, &reason) {
-            (FinalState::Failed, TurnFailure::Other, Some(reason)) => failure_in(reason),
+            (FinalState::Failed, TurnFailure::Other, Some(reason)) => failure_in_error_text(reason),
             (_, login, _) => login,
         };
         TurnEnd { state, reason, answer, cut, input_tokens, output_tokens, failure }

@@ -73,7 +73,7 @@ impl OutputReader {
         let end = |block: &Value| {
             OutputItem::ToolEnded(ToolEnd {
                 id: word(block, "tool_use_id").to_owned(),
-                output: texts(&block["content"]),
+                output: texts_in_json(&block["content"]),
                 failed: block["is_error"] == true,
                 patch: patch.clone(),
                 patched_line: patched_line.flatten(),
@@ -170,8 +170,9 @@ fn acp_tool(update: Value) -> ToolUse {
     let change = |told: &&Value| {
         partial_change(word(told, "path"), told["oldText"].as_str(), told["newText"].as_str())
     };
-    let told: Vec<String> = rest.into_iter().map(texts).filter(|text| !text.is_empty()).collect();
-    let output = [told.join("\n"), texts(&update["rawOutput"])].into_iter().find(|output| !output.is_empty());
+    let told: Vec<String> = rest.into_iter().map(texts_in_json).filter(|text| !text.is_empty()).collect();
+    let output =
+        [told.join("\n"), texts_in_json(&update["rawOutput"])].into_iter().find(|output| !output.is_empty());
     let title = Some(word(&update, "title")).filter(|title| !title.is_empty()).map(str::to_owned);
     ToolUse {
         id: word(&update, "toolCallId").to_owned(),
@@ -198,22 +199,25 @@ fn codex_item(mut params: Value, is_over: bool) -> Option<OutputItem> {
             return Some(OutputItem::Text { text: word(&item, "text").to_owned(), continues: false });
         }
         "reasoning" if is_over => {
-            let thoughts = [texts(&item["summary"]), texts(&item["content"])];
+            let thoughts = [texts_in_json(&item["summary"]), texts_in_json(&item["content"])];
             return thought(thoughts.iter().find(|text| !text.is_empty())?, false);
         }
         "commandExecution" => {
             let command = word(&item, "command");
-            ("shell", command, Value::from(command), texts(&item["aggregatedOutput"]))
+            ("shell", command, Value::from(command), texts_in_json(&item["aggregatedOutput"]))
         }
         "fileChange" => ("edit", "edit files", Value::from(paths(&item["changes"])), String::new()),
-        "mcpToolCall" => {
-            (word(&item, "tool"), word(&item, "tool"), item["arguments"].clone(), texts(&item["result"]))
-        }
+        "mcpToolCall" => (
+            word(&item, "tool"),
+            word(&item, "tool"),
+            item["arguments"].clone(),
+            texts_in_json(&item["result"]),
+        ),
         "dynamicToolCall" => (
             word(&item, "tool"),
             word(&item, "tool"),
             item["arguments"].clone(),
-            texts(&item["contentItems"]),
+            texts_in_json(&item["contentItems"]),
         ),
         "webSearch" => ("web search", word(&item, "query"), Value::from(word(&item, "query")), String::new()),
         _ => return None,
@@ -306,10 +310,10 @@ fn word<'a>(value: &'a Value, field: &str) -> &'a str {
 }
 
 /// All texts in a value, each in one line or more. Ids and kinds are left out.
-pub fn texts(value: &Value) -> String {
+pub fn texts_in_json(value: &Value) -> String {
     const TEXTS: [&str; 8] = ["text", "content", "path", "diff", "newText", "output", "stdout", "stderr"];
     let join = |parts: &mut dyn Iterator<Item = &Value>| {
-        parts.map(texts).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+        parts.map(texts_in_json).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
     };
     match value {
         Value::String(text) => text.clone(),

@@ -194,7 +194,7 @@ async fn changes(
     // Only the comparison itself takes a seat: callers that wait for it or get a cached answer cost nothing.
     let look = move || {
         let _seat = work_limits::comparison()?;
-        Ok(changed_files::of(&dir))
+        Ok(changed_files::changed_files(&dir))
     };
     let (changes, age) = gate.changes.ask(cwd, look).await.map_err(work_limits::retry_if_full)?;
     Ok(JsonAnswer(SessionChanges { changes, age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX) }))
@@ -286,7 +286,7 @@ async fn sweep(
     let order = SweepOptions { dry_run, depth: SweepDepth::Whole, is_heard: true };
     let swept = run_blocking(move || {
         let mut report = sweep::sweep(&home, order, |_| {});
-        history::tidy(&home, &mut report);
+        history::tidy_history(&home, &mut report);
         Ok(report)
     });
     Ok(JsonAnswer(swept.await?))

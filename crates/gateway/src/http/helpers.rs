@@ -12,7 +12,7 @@ use berth_api::record::Event;
 use berth_api::{AccessScope, Problem, ProblemCode, SessionState, SessionStatus, ViewerRights};
 use berth_core::SessionId;
 use berth_verbs::events::{self, EventLine};
-use berth_verbs::helper::{self, HelperRequest, READY_WITHIN, described, reworded};
+use berth_verbs::helper::{self, HelperRequest, READY_WITHIN, describe_helper, reword_for_helper};
 use berth_verbs::{VerbContext, output, stop};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -142,7 +142,7 @@ async fn list(
 ) -> Result<JsonAnswer<HelperList>, HttpProblem> {
     let ctx = caller.ctx(&gate);
     let found = run_blocking(move || {
-        let mut all = helper::list(&ctx.helpers()?)?;
+        let mut all = helper::list_helpers(&ctx.helpers()?)?;
         all.helpers.retain(|it| (which.all || it.state != SessionState::Stopped) && is_theirs(&caller, it));
         all.helpers.iter_mut().for_each(|it| hide_others(&caller, it));
         let damaged = all.damaged.into_iter().filter(|_| caller.sessions.is_none());
@@ -287,14 +287,14 @@ fn ready(text: &str) -> Result<ReadinessProbe, Problem> {
     let ready = ReadinessProbe::parse(text);
     let ready = ready.ok_or_else(|| bad("use tcp:PORT, unix:PATH or line:REGEX".to_owned()))?;
     if let ReadinessProbe::Line(pattern) = &ready {
-        berth_verbs::helper::pattern(pattern).map_err(|error| bad(error.to_string()))?;
+        berth_verbs::helper::readiness_pattern(pattern).map_err(|error| bad(error.to_string()))?;
     }
     Ok(ready)
 }
 
 /// True if the caller may see the helper of that name, or if there is none.
 fn is_had(helpers: &VerbContext, caller: &RequestCaller, asked: &HelperRequest) -> bool {
-    let Ok(all) = helper::list(helpers) else { return false };
+    let Ok(all) = helper::list_helpers(helpers) else { return false };
     let is_meant = |it: &&SessionStatus| it.helper.as_ref().is_some_and(|helper| helper.name == asked.name);
     all.damaged.is_empty() && all.helpers.iter().filter(is_meant).all(|it| is_theirs(caller, it))
 }
@@ -309,8 +309,8 @@ async fn helper(
     let found = run_blocking(move || {
         let helpers = ctx.helpers()?;
         let id = helper::find(&helpers, &text, None)?;
-        let (status, _) = helpers.known(&id).map_err(|problem| reworded(problem, &id))?;
-        let status = described(&helpers, status);
+        let (status, _) = helpers.known(&id).map_err(|problem| reword_for_helper(problem, &id))?;
+        let status = describe_helper(&helpers, status);
         Ok((helpers, id, status))
     });
     match found.await {
@@ -353,7 +353,7 @@ async fn release(
     let found = run_blocking(move || {
         let helpers = ctx.helpers()?;
         let id = helper::find_owned(&helpers, &text, None, &leaver)?;
-        let known = is_limited.then(|| Ok(described(&helpers, helpers.known(&id)?.0))).transpose()?;
+        let known = is_limited.then(|| Ok(describe_helper(&helpers, helpers.known(&id)?.0))).transpose()?;
         Ok((helpers, id, known))
     });
     let (helpers, id) = match found.await {
@@ -387,12 +387,17 @@ async fn end(
     let asker = caller.clone();
     let ended = long_work(move || {
         // The owners are read only here, after all waiting: a session that became an owner meanwhile keeps the helper.
-        let known = described(&helpers, helpers.known(&id).map_err(|problem| reworded(problem, &id))?.0);
+        let known = describe_helper(
+            &helpers,
+            helpers.known(&id).map_err(|problem| reword_for_helper(problem, &id))?.0,
+        );
         let owners = known.helper.into_iter().flat_map(|it| it.owners).map(|owner| owner.session);
         let (seen, others): (Vec<_>, Vec<_>) = owners.partition(|owner| is_seen(&asker, owner));
         if others.is_empty() {
             let ended = stop::stop(&helpers, &id, grace_ms);
-            return ended.map(|status| described(&helpers, status)).map_err(|problem| reworded(problem, &id));
+            return ended
+                .map(|status| describe_helper(&helpers, status))
+                .map_err(|problem| reword_for_helper(problem, &id));
         }
         // Other sessions own the helper as well, so only the caller's sessions are removed from its owners.
         let mut left = None;
@@ -443,7 +448,7 @@ async fn log(
     let told = run_blocking(move || {
         let (from, to) = (part.after.saturating_add(1), part.after.saturating_add(limit as u64));
         let lines = events::read(&helpers, &id, from, to, PAGE_BYTES);
-        let mut lines = lines.map_err(|problem| reworded(problem, &id))?;
+        let mut lines = lines.map_err(|problem| reword_for_helper(problem, &id))?;
         let next_after = lines.last().map(|line| line.seq).filter(|last| *last < known.seq);
         lines.retain(|line| match &line.event {
             Event::OwnerJoined { owner } => is_seen(&caller, &owner.session),
@@ -475,7 +480,7 @@ async fn raw(
     let (helpers, id, _) = helper(&gate, &caller, &named).await?;
     let limit = bytes.limit.unwrap_or(USUAL_OUTPUT_BYTES).min(MOST_OUTPUT_BYTES);
     let piece = run_blocking(move || {
-        output::read(&helpers, &id, bytes.from, limit).map_err(|problem| reworded(problem, &id))
+        output::read(&helpers, &id, bytes.from, limit).map_err(|problem| reword_for_helper(problem, &id))
     });
     let piece = piece.await?;
     let headers = [

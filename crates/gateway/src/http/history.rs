@@ -40,7 +40,7 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 async fn show(target: RequestedSession) -> Result<JsonAnswer<SessionHistory>, HttpProblem> {
-    Ok(JsonAnswer(run_blocking(move || history::of(&target.ctx, &target.id)).await?))
+    Ok(JsonAnswer(run_blocking(move || history::read_history(&target.ctx, &target.id)).await?))
 }
 
 /// The state of a transcript to restore.
@@ -55,5 +55,5 @@ async fn put_back(
     target: RequestedSession,
     JsonBody(RestoreHistory { at }): JsonBody<RestoreHistory>,
 ) -> Result<JsonAnswer<RestoredHistory>, HttpProblem> {
-    Ok(JsonAnswer(run_blocking(move || history::restore(&target.ctx, &target.id, at, None)).await?))
+    Ok(JsonAnswer(run_blocking(move || history::restore_history(&target.ctx, &target.id, at, None)).await?))
 }

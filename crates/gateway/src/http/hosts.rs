@@ -152,14 +152,14 @@ async fn list(
         return Ok(JsonAnswer(HostList { hosts: vec![], age_ms: 0 }).into_response());
     }
     let home = gate.home.clone();
-    let known = run_blocking(move || hosts::all(&home)).await?;
+    let known = run_blocking(move || hosts::all_hosts(&home)).await?;
     if which.names {
         let hosts = known.iter().map(HostView::bare).collect();
         return Ok(JsonAnswer(HostList { hosts, age_ms: 0 }).into_response());
     }
     // The list of hosts is the key of the cache: a host that was added or removed a moment ago makes a new entry.
     let home = gate.home.clone();
-    let look = move || Ok(hosts::look_at_all(&home, hosts::PATIENCE)?.into());
+    let look = move || Ok(hosts::all_host_statuses(&home, hosts::PATIENCE)?.into());
     let (looks, age): (Arc<[HostStatus]>, _) = gate.fleet.known.ask(known, look).await?;
     let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
     let viewer = caller.viewer();
@@ -183,7 +183,7 @@ async fn pass_on(
         return Err(nobody());
     }
     let home = gate.home.clone();
-    let hosts = run_blocking(move || hosts::all(&home)).await?;
+    let hosts = run_blocking(move || hosts::all_hosts(&home)).await?;
     // Only configured hosts: a browser must not make the gateway connect to an address of its choice.
     let host = hosts.into_iter().find(|host| host.name == name).ok_or_else(nobody)?;
     // The raw path keeps the escapes of the client.

@@ -103,8 +103,9 @@ async fn screen_(
     target: RequestedSession,
     QueryParams(look): QueryParams<ScreenQuery>,
 ) -> Result<Response, HttpProblem> {
-    let text = run_blocking(move || screen::text(&target.ctx, &target.id, look.format == ScreenFormat::Ansi))
-        .await?;
+    let text =
+        run_blocking(move || screen::screen_text(&target.ctx, &target.id, look.format == ScreenFormat::Ansi))
+            .await?;
     let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CACHE_CONTROL, "no-store")];
     Ok((headers, text + "\n").into_response())
 }
@@ -154,7 +155,7 @@ async fn input_(
         if let Some(question) = keys.question {
             question.check(&ctx.known(&id)?.0)?;
         }
-        input::type_text(&ctx, &id, &handle, text, keys.take)
+        input::type_into_session(&ctx, &id, &handle, text, keys.take)
     });
     Ok(JsonAnswer(typed.await?))
 }

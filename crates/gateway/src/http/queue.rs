@@ -89,8 +89,8 @@ async fn change(
     JsonBody(change): JsonBody<ChangeQueue>,
 ) -> Result<JsonAnswer<QueueView>, HttpProblem> {
     done(&gate, target, move |target| match change.paused {
-        true => queue::pause(&target.ctx, &target.id),
-        false => queue::go_on(&target.ctx, &target.id),
+        true => queue::pause_queue(&target.ctx, &target.id),
+        false => queue::continue_queue(&target.ctx, &target.id),
     })
     .await
 }
@@ -100,7 +100,7 @@ async fn withdraw(
     target: RequestedSession,
     TurnNumber(number): TurnNumber,
 ) -> Result<JsonAnswer<QueueView>, HttpProblem> {
-    done(&gate, target, move |target| queue::withdraw(&target.ctx, &target.id, number)).await
+    done(&gate, target, move |target| queue::withdraw_turn(&target.ctx, &target.id, number)).await
 }
 
 async fn edit(
@@ -120,7 +120,7 @@ async fn edit(
         if let Some(to) = change.position {
             queue::move_turn(ctx, id, number, to)?;
         }
-        change.text.map_or(Ok(()), |text| queue::edit(ctx, id, number, text))
+        change.text.map_or(Ok(()), |text| queue::edit_turn(ctx, id, number, text))
     })
     .await
 }
@@ -134,7 +134,7 @@ async fn done(
     let follower = gate.followers.of(&target.ctx, &target.id);
     let waiting = follower.work(move || {
         verb(&target)?;
-        queue::waiting(&target.ctx, &target.id, &target.handle)
+        queue::waiting_turns(&target.ctx, &target.id, &target.handle)
     });
     waiting.await.map(JsonAnswer).map_err(refused)
 }

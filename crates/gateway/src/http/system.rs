@@ -129,7 +129,7 @@ async fn metrics(State(gate): State<Arc<AppState>>) -> Result<impl IntoResponse,
 
 async fn openapi() -> impl IntoResponse {
     // The text never changes, and this route needs no token.
-    static TEXT: LazyLock<Bytes> = LazyLock::new(|| crate::openapi::description().to_string().into());
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| crate::openapi::openapi_document().to_string().into());
     ([(header::CONTENT_TYPE, "application/json")], TEXT.clone())
 }
 

@@ -213,7 +213,7 @@ async fn send(
     match waited {
         TurnWaitOutcome::Reached(view) => {
             killpoint::reached("gateway-answering");
-            match turns::withdrawn(&view) {
+            match turns::turn_withdrawn_problem(&view) {
                 Some(problem) => Err(HttpProblem::from(problem)
                     .status(StatusCode::TOO_MANY_REQUESTS)
                     .retry_after(RETRY_SECONDS)),

@@ -39,7 +39,7 @@ pub(crate) async fn open(
     // Connecting waits for a keeper whose queue is full, which must not delay other requests.
     let connected = tokio::task::spawn_blocking(move || {
         let stream = session.stream()?;
-        let peer = berth_host::socket::peer(&stream)?;
+        let peer = berth_host::socket::peer_credentials(&stream)?;
         if peer.uid != rustix::process::geteuid().as_raw() && peer.uid != 0 {
             let what = format!("the process that listens there belongs to user {}", peer.uid);
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
@@ -67,7 +67,7 @@ impl KeeperReader {
 
     /// The next message, if it has arrived already.
     pub(crate) fn ready(&mut self) -> io::Result<Option<KeeperMessage>> {
-        let Some(frame) = frame::take(&mut self.ahead)? else { return Ok(None) };
+        let Some(frame) = frame::take_frame(&mut self.ahead)? else { return Ok(None) };
         if self.ahead.is_empty() && self.ahead.capacity() > 4 * READ_BYTES {
             self.ahead = Vec::new();
         }
@@ -82,11 +82,11 @@ impl KeeperWriter {
         let call =
             KeeperCall { protocol: PROTOCOL, place, agent, also, trace: crate::trace::current(), request };
         let json = serde_json::to_vec(&call)?;
-        self.stream.write_all(&frame::encode(FrameKind::Call, &[&json])).await
+        self.stream.write_all(&frame::encode_frame(FrameKind::Call, &[&json])).await
     }
 
     /// Sends keys, as the writer with this fence.
     pub(crate) async fn type_keys(&mut self, fence: u64, keys: &[u8]) -> io::Result<()> {
-        self.stream.write_all(&frame::encode(FrameKind::Input, &[&fence.to_le_bytes(), keys])).await
+        self.stream.write_all(&frame::encode_frame(FrameKind::Input, &[&fence.to_le_bytes(), keys])).await
     }
 }

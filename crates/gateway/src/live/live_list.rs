@@ -209,7 +209,7 @@ fn of_status(status: &SessionStatus) -> LiveListItem {
     let json =
         SharedJson::new(status, |status| serde_json::to_vec(status).expect("a status is plain data").into());
     let (archived, cwd) = (status.archived_at.is_some(), status.what.cwd.as_str().into());
-    LiveListItem::Known { json, archived, place: listing::place(status), cwd }
+    LiveListItem::Known { json, archived, place: listing::list_position(status), cwd }
 }
 
 impl LiveListSubscription {

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{NOUNS, description, template};
+use super::{NOUNS, openapi_document, template};
 use crate::routes;
 
 fn walk(value: &Value, found: &mut impl FnMut(&Value)) {
@@ -16,11 +16,11 @@ fn walk(value: &Value, found: &mut impl FnMut(&Value)) {
 
 #[test]
 fn every_route_of_the_table_is_described_and_none_else() {
-    let table: BTreeSet<(String, String)> = routes::all()
+    let table: BTreeSet<(String, String)> = routes::all_routes()
         .iter()
         .map(|route| (route.method.as_str().to_lowercase(), template(route.path)))
         .collect();
-    let whole = description();
+    let whole = openapi_document();
     let paths = whole["paths"].as_object().expect("paths");
     let described = paths.iter().flat_map(|(path, operations)| {
         operations.as_object().expect("operations").keys().map(move |method| (method.clone(), path.clone()))
@@ -30,7 +30,7 @@ fn every_route_of_the_table_is_described_and_none_else() {
 
 #[test]
 fn every_operation_has_its_own_name_a_described_noun_and_all_parameters_of_its_path() {
-    let whole = description();
+    let whole = openapi_document();
     let mut names = BTreeSet::new();
     let nouns: BTreeSet<&str> = NOUNS.iter().map(|(noun, _)| *noun).collect();
     let mut used = BTreeSet::new();
@@ -63,7 +63,7 @@ fn every_operation_has_its_own_name_a_described_noun_and_all_parameters_of_its_p
 
 #[test]
 fn every_reference_leads_somewhere_and_every_shape_is_used() {
-    let whole = description();
+    let whole = openapi_document();
     let mut referred = BTreeSet::new();
     walk(&whole, &mut |value| {
         if let Some(place) = value.get("$ref").and_then(Value::as_str) {
@@ -78,7 +78,7 @@ fn every_reference_leads_somewhere_and_every_shape_is_used() {
 
 #[test]
 fn every_operation_answers_errors_with_a_problem_and_successes_with_a_schema() {
-    let whole = description();
+    let whole = openapi_document();
     for (path, operations) in whole["paths"].as_object().expect("paths") {
         for (method, operation) in operations.as_object().expect("operations") {
             for (status, answer) in operation["responses"].as_object().expect("answers") {

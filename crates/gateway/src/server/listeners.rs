@@ -133,7 +133,8 @@ impl BoundListeners {
 }
 
 fn taken_over(fd: RawFd) -> Result<OwnedFd, Problem> {
-    watchdog::inherited(fd).map_err(|error| super::failed("cannot take over what it had open", &error))
+    watchdog::inherited_descriptor(fd)
+        .map_err(|error| super::failed("cannot take over what it had open", &error))
 }
 
 /// For each place to listen, the socket of an earlier image that listens there; `None` in `wanted` means the local
@@ -188,7 +189,7 @@ fn held(home: &StateDir) -> Result<LockFile, Problem> {
 fn local(root: &Path, inherited: Option<OwnedFd>) -> Result<BoundListener, Problem> {
     let listener = match inherited {
         Some(fd) => fd.into(),
-        None => socket::listen(root, SOCKET_NAME).map_err(|error| {
+        None => socket::listen_at(root, SOCKET_NAME).map_err(|error| {
             let path = root.join(SOCKET_NAME);
             Problem::new(ProblemCode::Refused, format!("cannot listen on {}: {error}", path.display()))
                 .hint("is something else in its place?")

@@ -94,7 +94,7 @@ impl SupervisorSetup {
     pub(super) fn new() -> io::Result<Self> {
         let ours = [Signal::TERM, Signal::INT, Signal::HUP].map(Signal::as_raw);
         // A lost peer shows as an error of the write.
-        berth_host::signals::ignore(&[Signal::PIPE.as_raw()])?;
+        berth_host::signals::ignore_signals(&[Signal::PIPE.as_raw()])?;
         Ok(Self { signals: SignalFd::new(&ours)? })
     }
 

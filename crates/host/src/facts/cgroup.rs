@@ -1,8 +1,8 @@
 //! The control group features of this host, found by trial: a group is made, a process is born in it, and
 //! both are removed.
 //!
-//! Promise: the trial group and its process are gone when [`look`] returns.
-//! Start with [`look`].
+//! Promise: the trial group and its process are gone when [`cgroup_facts`] returns.
+//! Start with [`cgroup_facts`].
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ use crate::{random_bytes, reason};
 /// How long a group may take to be empty after its last process was collected.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The result of [`look`].
+/// The result of [`cgroup_facts`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CgroupFacts {
     /// The mount point of version 2, or the reason why there is none.
@@ -51,14 +51,14 @@ pub struct CgroupTrial {
 }
 
 /// Reads the mounts and makes a trial group.
-pub fn look() -> CgroupFacts {
+pub fn cgroup_facts() -> CgroupFacts {
     let mount = find_mount();
     let in_version_1 = mounts().map(|mounts| version_1_controllers(&mounts)).unwrap_or_default();
     let trial = mount.clone().and_then(|mount| match SystemdManager::reach() {
         Ok(manager) => try_in_scope(&mount, manager),
         Err(why) => place_in(&mount)
             .and_then(|place| try_in(&place))
-            .map_err(|no_place| if systemd::is_running() { why } else { no_place }),
+            .map_err(|no_place| if systemd::is_systemd_running() { why } else { no_place }),
     });
     let may_use = |name: &&String| {
         let group = crate::cgroup::old_group(name);
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_look_leaves_no_group_behind() {
-        let found = look();
+        let found = cgroup_facts();
         if let Ok(trial) = &found.trial {
             let left = fs::read_dir(&trial.place).unwrap().flatten();
             let ours = |name: &OsString| name.to_string_lossy().starts_with("berth-doctor-");

@@ -1,7 +1,7 @@
 //! The features of a directory's file system: free space, and locks that hold.
 //!
 //! Promise: a trial file is gone when [`locks_hold`] returns.
-//! Start with [`look`].
+//! Start with [`disk_facts`].
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::mounts;
 use crate::{random_bytes, reason};
 
-/// The result of [`look`].
+/// The result of [`disk_facts`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiskFacts {
     /// The directory that was examined: the requested one, or its nearest existing parent.
@@ -37,7 +37,7 @@ pub struct DiskFacts {
 }
 
 /// Examines the file system that a directory is on, or would be on.
-pub fn look(dir: &Path) -> io::Result<DiskFacts> {
+pub fn disk_facts(dir: &Path) -> io::Result<DiskFacts> {
     let mut found = dir;
     while !found.is_dir() {
         found = found.parent().ok_or(io::ErrorKind::NotFound)?;
@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn a_directory_that_is_not_there_yet_is_judged_by_the_one_it_would_be_in() {
         let temporary = std::env::temp_dir();
-        let there = look(&temporary).unwrap();
-        let not_yet = look(&temporary.join("no/such/directory")).unwrap();
+        let there = disk_facts(&temporary).unwrap();
+        let not_yet = disk_facts(&temporary.join("no/such/directory")).unwrap();
         assert!(there.exists && !not_yet.exists && there.writable);
         assert_eq!((&not_yet.dir, &not_yet.kind), (&temporary, &there.kind));
         assert!(there.free_bytes <= there.total_bytes && there.total_bytes > 0, "{there:?}");

@@ -1,7 +1,7 @@
 //! Limits of this host that berth can run into: terminals, processes, open files.
 //!
 //! Not here: raising a limit (see [`crate::open_file_limit`]).
-//! Start with [`terminals`], [`pids`] and [`open_files`].
+//! Start with [`terminal_usage`], [`pid_usage`] and [`open_file_limits`].
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::mounts;
 use crate::cgroup::find_mount;
-use crate::process::census;
+use crate::process::all_processes;
 
 /// A resource with a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +30,7 @@ impl ResourceUsage {
 }
 
 /// The pseudo terminals of this host.
-pub fn terminals() -> io::Result<ResourceUsage> {
+pub fn terminal_usage() -> io::Result<ResourceUsage> {
     let read = |name: &str| number(Path::new("/proc/sys/kernel/pty").join(name));
     Ok(ResourceUsage { used: read("nr")?, most: read("max")? })
 }
@@ -47,8 +47,8 @@ pub struct PidUsage {
 }
 
 /// Reads the limits on processes.
-pub fn pids() -> io::Result<PidUsage> {
-    let all = census()?;
+pub fn pid_usage() -> io::Result<PidUsage> {
+    let all = all_processes()?;
     let threads_of = |mine: &dyn Fn(u32) -> bool| -> u64 {
         all.iter().filter(|process| mine(process.pid)).map(|process| u64::from(process.threads)).sum()
     };
@@ -67,7 +67,7 @@ pub fn pids() -> io::Result<PidUsage> {
 }
 
 /// The number of files a process may have open: the soft limit, and the hard limit.
-pub fn open_files() -> (Option<u64>, Option<u64>) {
+pub fn open_file_limits() -> (Option<u64>, Option<u64>) {
     let limit = getrlimit(Resource::Nofile);
     (limit.current, limit.maximum)
 }
@@ -133,9 +133,9 @@ mod tests {
 
     #[test]
     fn this_host_has_room_for_this_test() {
-        let pids = pids().unwrap();
+        let pids = pid_usage().unwrap();
         assert!(pids.host.left() > 0 && pids.host.used > 0, "{pids:?}");
-        assert!(open_files().0.is_none_or(|files| files > 3));
+        assert!(open_file_limits().0.is_none_or(|files| files > 3));
         assert_eq!(ResourceUsage { used: 5, most: 3 }.left(), 0);
     }
 }

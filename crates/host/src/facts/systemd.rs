@@ -1,7 +1,7 @@
 //! The presence of systemd on this host, and its treatment of a user's processes at the last logout.
 //!
 //! Not here: making scopes (see `systemd` of this crate).
-//! Start with [`look`].
+//! Start with [`systemd_facts`].
 
 use std::fs;
 
@@ -22,8 +22,8 @@ pub struct SystemdFacts {
 }
 
 /// Asks systemd and logind; `None` if another init system runs this host.
-pub fn look() -> Option<SystemdFacts> {
-    if !systemd::is_running() {
+pub fn systemd_facts() -> Option<SystemdFacts> {
+    if !systemd::is_systemd_running() {
         return None;
     }
     let user = rustix::process::geteuid();

@@ -3,7 +3,7 @@
 //! Promise: each process found is told by its [`ProcessIdentity`], read through the same directory of `/proc`
 //! as the evidence, so both are of one process.
 //! Not here: what to do with them.
-//! Start with [`with_open_lock`].
+//! Start with [`processes_with_open_lock`].
 
 use std::ffi::OsString;
 use std::io;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, readlinkat, statx};
 
-use crate::identity::{ProcessIdentity, ProcessStat, boot, stat_at};
+use crate::identity::{ProcessIdentity, ProcessStat, boot_id, stat_at};
 use crate::proc;
 
 /// The number of reads of an environment that is still empty, before it is taken for empty.
@@ -35,7 +35,7 @@ pub struct ProcessMatches {
 
 /// Processes whose environment held `key=value` when they started their program. A program may
 /// overwrite that memory (some do, to show a title in `ps`), so a miss is not proof.
-pub fn with_mark(key: &str, value: &str) -> io::Result<ProcessMatches> {
+pub fn processes_with_variable(key: &str, value: &str) -> io::Result<ProcessMatches> {
     let mark = format!("{key}={value}");
     let mut environment = Vec::new();
     search(|proc, pid| {
@@ -47,8 +47,8 @@ pub fn with_mark(key: &str, value: &str) -> io::Result<ProcessMatches> {
 }
 
 /// Every process whose environment held a variable `key` when it started its program, with the value. A
-/// miss is not proof, as with [`with_mark`].
-pub fn with_any_mark(key: &str) -> io::Result<Vec<(ProcessIdentity, String)>> {
+/// miss is not proof, as with [`processes_with_variable`].
+pub fn processes_with_variable_named(key: &str) -> io::Result<Vec<(ProcessIdentity, String)>> {
     let beginning = format!("{key}=");
     let mut environment = Vec::new();
     let mut values = Vec::new();
@@ -70,7 +70,7 @@ pub fn with_any_mark(key: &str) -> io::Result<Vec<(ProcessIdentity, String)>> {
 
 /// Processes of which a word of the command line, or a variable they started with, ends in one of these. Meant for
 /// distinctive texts such as an id: one walk, and a closer look only at processes that match.
-pub fn mentioning(ends: &[&str]) -> io::Result<ProcessMatches> {
+pub fn processes_mentioning(ends: &[&str]) -> io::Result<ProcessMatches> {
     let mut buffer = Vec::new();
     search(|proc, pid| {
         let process = proc::directory(proc, &format!("{pid}"))?;
@@ -91,7 +91,7 @@ pub fn mentioning(ends: &[&str]) -> io::Result<ProcessMatches> {
 
 /// Other processes that have this very file open for writing and, through that descriptor, locked with `flock`. A
 /// process that merely reads the file, or waits for the lock, is not among them.
-pub fn with_open_lock(path: &Path) -> io::Result<ProcessMatches> {
+pub fn processes_with_open_lock(path: &Path) -> io::Result<ProcessMatches> {
     let file = place(CWD, path)?;
     let me = std::process::id();
     let mut buffer = Vec::new();
@@ -118,7 +118,7 @@ pub fn with_open_lock(path: &Path) -> io::Result<ProcessMatches> {
 }
 
 /// The values of some variables in the environment a process started its program with.
-pub fn variables<const N: usize>(pid: u32, names: [&str; N]) -> io::Result<[Option<String>; N]> {
+pub fn process_variables<const N: usize>(pid: u32, names: [&str; N]) -> io::Result<[Option<String>; N]> {
     let process = proc::directory(CWD, &format!("/proc/{pid}"))?;
     let mut environment = Vec::new();
     read_environment(process.as_fd(), &mut environment)?;
@@ -179,7 +179,7 @@ fn open_where(
 
 /// The processes that took a lock on a file, by the kernel's list of locks: one read, for any number of processes. A
 /// hint: the list leaves out other pid namespaces, names the process that took a lock and not those that inherited
-/// it, and some file systems have other numbers there. [`with_open_lock`] is certain.
+/// it, and some file systems have other numbers there. [`processes_with_open_lock`] is certain.
 pub fn listed_lockers(path: &Path) -> io::Result<Vec<u32>> {
     let (_, _, inode) = place(CWD, path)?;
     let mut buffer = Vec::new();
@@ -236,7 +236,7 @@ fn search(
 ) -> io::Result<ProcessMatches> {
     let mut found = ProcessMatches::default();
     let proc = proc::open()?;
-    let boot = boot()?;
+    let boot = boot_id()?;
     proc::each_pid(&proc, |pid| {
         match look(proc.as_fd(), pid) {
             Ok(Some(stat)) if !stat.is_zombie() => {

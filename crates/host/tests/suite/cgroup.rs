@@ -123,7 +123,7 @@ fn killing_a_group_ends_a_storm_of_forks_and_no_process_beside_it() {
         await_exit(&child.pidfd);
     }
     wait_until(|| {
-        let _ = berth_host::process_tree::reap();
+        let _ = berth_host::process_tree::reap_children();
         !group.is_populated().unwrap()
     });
     assert!(group.remove().unwrap());

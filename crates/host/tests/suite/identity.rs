@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use berth_host::identity::{Pidfd, ProcessIdentity, ProcessLiveness, ignores_signal, stat};
+use berth_host::identity::{Pidfd, ProcessIdentity, ProcessLiveness, ignores_signal, process_stat};
 use berth_test_dir::TestDir;
 
 use crate::common::{ScriptShell, await_exit, finish, spawn_quietly};
@@ -70,7 +70,7 @@ fn a_zombie_is_gone() {
     let identity = ProcessIdentity::of(shell.child.pid).unwrap();
     shell.child.pidfd.signal(libc::SIGKILL).unwrap();
     await_exit(&shell.child.pidfd);
-    assert!(stat(shell.child.pid).unwrap().is_zombie());
+    assert!(process_stat(shell.child.pid).unwrap().is_zombie());
     assert!(matches!(identity.check(), ProcessLiveness::Gone));
 }
 
@@ -122,7 +122,7 @@ fn a_name_with_parentheses_and_spaces_is_read_whole() {
     let child = spawn_quietly(&program, &scratch).unwrap();
     // Without an argument `sleep` complains and exits: the name stays until it is reaped.
     await_exit(&child.pidfd);
-    let stat = stat(child.pid).unwrap();
+    let stat = process_stat(child.pid).unwrap();
     assert_eq!((stat.comm.as_str(), stat.ppid), ("a) R 1 (b", std::process::id()));
     assert_eq!((stat.pid, stat.pgrp, stat.session), (child.pid, child.pid, child.pid));
     finish(&child.pidfd);

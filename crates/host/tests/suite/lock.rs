@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Duration;
 
-use berth_host::lock::{LockFile, LockState, probe};
+use berth_host::lock::{LockFile, LockState, lock_state};
 use berth_host::process_tree;
 use berth_test_dir::TestDir;
 
@@ -15,12 +15,12 @@ use crate::common::ScriptShell;
 fn a_held_lock_cannot_be_taken_by_another_process() {
     let scratch = TestDir::new();
     let path = scratch.join("lock");
-    assert_eq!(probe(&path).unwrap(), None);
+    assert_eq!(lock_state(&path).unwrap(), None);
     let first = LockFile::open_or_create(&path).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(probe(&path).unwrap(), Some(LockState::Free));
+    assert_eq!(lock_state(&path).unwrap(), Some(LockState::Free));
     assert!(first.try_exclusive().unwrap());
-    assert_eq!(probe(&path).unwrap(), Some(LockState::Held));
+    assert_eq!(lock_state(&path).unwrap(), Some(LockState::Held));
 
     let second = LockFile::open_or_create(&path).unwrap();
     assert!(!second.try_exclusive().unwrap());
@@ -47,11 +47,11 @@ fn an_inherited_lock_is_held_until_its_last_holder_dies() {
     holder.line();
     let mut reader = ScriptShell::run(&format!("exec 3<{0} 4>>{0}; echo; read x", path.display()));
     reader.line();
-    assert_eq!(process_tree::with_open_lock(&path).unwrap().processes.len(), 2, "never ourselves");
+    assert_eq!(process_tree::processes_with_open_lock(&path).unwrap().processes.len(), 2, "never ourselves");
 
     drop(lock);
-    assert_eq!(probe(&path).unwrap(), Some(LockState::Held));
-    let found = process_tree::with_open_lock(&path).unwrap().processes;
+    assert_eq!(lock_state(&path).unwrap(), Some(LockState::Held));
+    let found = process_tree::processes_with_open_lock(&path).unwrap().processes;
     let pids: Vec<u32> = found.iter().map(|process| process.pid).collect();
     let mut expected = process_tree::descendants(holder.child.pid).unwrap();
     expected.push(holder.child.pid);
@@ -60,11 +60,11 @@ fn an_inherited_lock_is_held_until_its_last_holder_dies() {
 
     // The shell alone is not the last one.
     process_tree::signal_descendants(holder.child.pid, |_| vec![libc::SIGKILL]).unwrap();
-    assert_eq!(probe(&path).unwrap(), Some(LockState::Held));
+    assert_eq!(lock_state(&path).unwrap(), Some(LockState::Held));
     holder.child.pidfd.signal(libc::SIGKILL).unwrap();
     let lock = LockFile::open_or_create(&path).unwrap();
     assert!(lock.acquire(Duration::from_secs(30)).unwrap());
-    assert!(process_tree::with_open_lock(&path).unwrap().processes.is_empty());
+    assert!(process_tree::processes_with_open_lock(&path).unwrap().processes.is_empty());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use berth_host::dir::{DirError, private_dir};
-use berth_host::socket::{PeerCredentials, connect, listen, peer};
+use berth_host::socket::{PeerCredentials, connect, listen_at, peer_credentials};
 use berth_test_dir::TestDir;
 
 use crate::common::{alone, await_readable};
@@ -67,7 +67,7 @@ fn a_path_that_is_not_our_own_directory_is_refused() {
 
 /// Sends a word from a client to a listener on this path and checks which process sent it.
 fn talk(dir: &Path) {
-    let listener = listen(dir, "sock").unwrap();
+    let listener = listen_at(dir, "sock").unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     let mut client = connect(dir, "sock").unwrap();
     client.write_all(b"word").unwrap();
@@ -75,7 +75,7 @@ fn talk(dir: &Path) {
     await_readable(listener.as_fd());
     let (mut stream, _) = listener.accept().unwrap();
     let me = PeerCredentials { uid: rustix::process::geteuid().as_raw(), pid: std::process::id() };
-    assert_eq!(peer(&stream).unwrap(), me);
+    assert_eq!(peer_credentials(&stream).unwrap(), me);
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     assert_eq!(text, "word");
@@ -102,7 +102,7 @@ fn a_socket_is_for_its_owner_under_any_umask() {
     let _turn = alone();
     let scratch = TestDir::new();
     let before = rustix::process::umask(rustix::fs::Mode::empty());
-    let listener = listen(&scratch, "sock");
+    let listener = listen_at(&scratch, "sock");
     rustix::process::umask(before);
     drop(listener.unwrap());
     assert_eq!(mode(&scratch.join("sock")), 0o600);
@@ -111,13 +111,13 @@ fn a_socket_is_for_its_owner_under_any_umask() {
 #[test]
 fn a_stale_socket_is_replaced_and_a_file_is_not() {
     let scratch = TestDir::new();
-    drop(listen(&scratch, "sock").unwrap());
+    drop(listen_at(&scratch, "sock").unwrap());
     assert_eq!(connect(&scratch, "sock").unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
     talk(&scratch);
 
     let file: PathBuf = scratch.join("file");
     fs::write(&file, "precious").unwrap();
-    assert_eq!(listen(&scratch, "file").unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    assert_eq!(listen_at(&scratch, "file").unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     assert_eq!(fs::read_to_string(file).unwrap(), "precious");
 }
 
@@ -130,7 +130,7 @@ fn hundreds_of_clients_that_connect_at_once_wait_for_their_turn() {
         return;
     }
     let scratch = TestDir::new();
-    let listener = listen(&scratch, "sock").unwrap();
+    let listener = listen_at(&scratch, "sock").unwrap();
     // The listener has not accepted any connection yet.
     let waiting: Vec<_> = (0..MANY).map(|_| connect(&scratch, "sock").unwrap()).collect();
     for _ in &waiting {

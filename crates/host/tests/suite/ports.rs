@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
-use berth_host::ports::{ListeningSocket, SocketAddress, holders, listening};
+use berth_host::ports::{ListeningSocket, SocketAddress, listening_sockets, processes_on_port};
 use berth_test_dir::TestDir;
 
 use crate::common::ScriptShell;
@@ -33,7 +33,7 @@ fn every_kind_of_listener_is_found_and_connections_are_not() {
     let name = format!("berth-ports-{}", scratch.file_name().unwrap().display());
     let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
 
-    let found = listening(&[me()]).unwrap();
+    let found = listening_sockets(&[me()]).unwrap();
     let has =
         |address: &SocketAddress| found.contains(&ListeningSocket { pid: me(), address: address.clone() });
     assert!(has(&tcp(&four)), "{found:?}");
@@ -58,14 +58,14 @@ fn a_socket_that_was_handed_on_is_told_of_both() {
     let expected: Vec<ListeningSocket> =
         [me(), shell.child.pid].map(|pid| ListeningSocket { pid, address: address.clone() }).into();
     let port = address.port().unwrap();
-    let found = holders(port).unwrap();
+    let found = processes_on_port(port).unwrap();
     assert_eq!(found.listening, expected);
     assert!(found.unowned.is_empty(), "{found:?}");
-    assert_eq!(listening(&[shell.child.pid]).unwrap(), expected[1..]);
+    assert_eq!(listening_sockets(&[shell.child.pid]).unwrap(), expected[1..]);
     drop(listener);
-    assert_eq!(holders(port).unwrap().listening, expected[1..]);
+    assert_eq!(processes_on_port(port).unwrap().listening, expected[1..]);
     assert_eq!(shell.finish(), 1, "`read` met the end of its input");
-    assert!(holders(port).unwrap().listening.is_empty());
+    assert!(processes_on_port(port).unwrap().listening.is_empty());
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_relative_path_is_completed_with_where_the_process_is() {
     assert_eq!(shell.line(), "up");
     let expected =
         ListeningSocket { pid: shell.child.pid, address: SocketAddress::Unix { path: scratch.join("near") } };
-    assert_eq!(listening(&[shell.child.pid]).unwrap(), [expected]);
+    assert_eq!(listening_sockets(&[shell.child.pid]).unwrap(), [expected]);
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn an_empty_list_and_a_zombie_have_no_ports() {
     let shell = ScriptShell::run("exit 0");
     let pid = shell.child.pid;
     crate::common::await_exit(&shell.child.pidfd);
-    assert!(listening(&[pid]).unwrap().is_empty(), "a zombie has closed everything");
+    assert!(listening_sockets(&[pid]).unwrap().is_empty(), "a zombie has closed everything");
     assert_eq!(shell.finish(), 0);
-    assert!(listening(&[pid, 0, u32::MAX]).unwrap().is_empty());
-    assert!(listening(&[]).unwrap().is_empty());
+    assert!(listening_sockets(&[pid, 0, u32::MAX]).unwrap().is_empty());
+    assert!(listening_sockets(&[]).unwrap().is_empty());
 }

@@ -66,7 +66,7 @@ fn a_failed_start_reports_the_reason_and_leaves_nothing() {
         told(Path::new("/bin/t\0rue"), Path::new("/")),
         "cannot run /bin/t\0rue: its path contains a zero byte"
     );
-    let reaped = process_tree::reap().unwrap();
+    let reaped = process_tree::reap_children().unwrap();
     assert!(reaped.no_children && reaped.exits.is_empty(), "a failed start must leave no zombie: {reaped:?}");
 }
 
@@ -80,7 +80,7 @@ fn a_process_started_beside_us_is_a_child_of_our_parent_and_not_ours() {
     crate::common::await_exit(&child.pidfd);
     let parent = fs::read_to_string(scratch.join("out")).unwrap();
     assert_eq!(parent.trim(), std::os::unix::process::parent_id().to_string());
-    assert!(process_tree::reap().unwrap().no_children);
+    assert!(process_tree::reap_children().unwrap().no_children);
     let missing = SpawnOptions { program: Path::new("/no/such"), ..spec_of(&output, &args) };
     assert!(spawn_beside(&missing).is_err());
 }

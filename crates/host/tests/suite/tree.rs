@@ -1,6 +1,6 @@
 //! Adopting, listing, signalling and reaping real descendants.
 
-use berth_host::identity::{Pidfd, stat};
+use berth_host::identity::{Pidfd, process_stat};
 use berth_host::process_tree::{self, WaitStatus};
 
 use crate::common::{ScriptShell, alone, await_exit, kill_orphans};
@@ -19,12 +19,12 @@ fn an_orphan_comes_to_the_subreaper_and_is_found_signalled_and_reaped() {
     let mut shell = ScriptShell::run("setsid sh -c 'echo $$; exec sleep 1000' & exit 3");
     let orphan = pid_from(&mut shell);
     await_exit(&shell.child.pidfd);
-    let reaped = process_tree::reap().unwrap();
+    let reaped = process_tree::reap_children().unwrap();
     assert_eq!(reaped.exits, [(shell.child.pid, WaitStatus::Code(3))]);
     assert!(!reaped.no_children);
     shell.forget();
 
-    assert_eq!(stat(orphan).unwrap().ppid, me);
+    assert_eq!(process_stat(orphan).unwrap().ppid, me);
     assert_eq!(process_tree::descendants(me).unwrap(), [orphan]);
     let pidfd = Pidfd::open(orphan).unwrap();
     let refused = process_tree::signal_descendants(me, |pid| {
@@ -33,7 +33,7 @@ fn an_orphan_comes_to_the_subreaper_and_is_found_signalled_and_reaped() {
     });
     assert!(refused.unwrap().is_empty());
     await_exit(&pidfd);
-    let reaped = process_tree::reap().unwrap();
+    let reaped = process_tree::reap_children().unwrap();
     assert_eq!(reaped.exits, [(orphan, WaitStatus::Signal(libc::SIGTERM))]);
     assert!(reaped.no_children);
 }
@@ -76,10 +76,10 @@ fn a_zombie_is_no_descendant() {
 fn reaping_never_blocks() {
     let _turn = alone();
     let shell = ScriptShell::run("read x");
-    let reaped = process_tree::reap().unwrap();
+    let reaped = process_tree::reap_children().unwrap();
     assert!(reaped.exits.is_empty() && !reaped.no_children);
     shell.finish();
-    assert!(process_tree::reap().unwrap().no_children);
+    assert!(process_tree::reap_children().unwrap().no_children);
 }
 
 #[test]
@@ -89,12 +89,12 @@ fn a_mark_is_found_in_processes_that_carry_exactly_it() {
     let marked = ScriptShell::run_with("read x", &env("BERTH_TEST_MARK", &value), &[]);
     let longer = ScriptShell::run_with("read x", &env("BERTH_TEST_MARK", &format!("{value}0")), &[]);
     let other = ScriptShell::run_with("read x", &env("X_BERTH_TEST_MARK", &value), &[]);
-    let found = process_tree::with_mark("BERTH_TEST_MARK", &value).unwrap();
+    let found = process_tree::processes_with_variable("BERTH_TEST_MARK", &value).unwrap();
     let pids: Vec<u32> = found.processes.iter().map(|process| process.pid).collect();
     assert_eq!(pids, [marked.child.pid]);
-    assert_eq!(found.processes[0].start_ticks, stat(marked.child.pid).unwrap().start_ticks);
+    assert_eq!(found.processes[0].start_ticks, process_stat(marked.child.pid).unwrap().start_ticks);
 
-    let any: Vec<_> = process_tree::with_any_mark("BERTH_TEST_MARK").unwrap();
+    let any: Vec<_> = process_tree::processes_with_variable_named("BERTH_TEST_MARK").unwrap();
     let any: Vec<_> = any.iter().map(|(process, value)| (process.pid, value.as_str())).collect();
     let longer_value = format!("{value}0");
     for expected in [(marked.child.pid, value.as_str()), (longer.child.pid, longer_value.as_str())] {
@@ -110,7 +110,7 @@ fn a_mark_behind_a_large_environment_is_found() {
     let env: Vec<_> = filler.chain([("BERTH_TEST_LAST".into(), value.clone().into())]).collect();
     let marked = ScriptShell::run_with("read x", &env, &[]);
     // At once after the start, when the kernel may still be writing the environment down.
-    let found = process_tree::with_mark("BERTH_TEST_LAST", &value).unwrap().processes;
+    let found = process_tree::processes_with_variable("BERTH_TEST_LAST", &value).unwrap().processes;
     assert_eq!(found.iter().map(|process| process.pid).collect::<Vec<_>>(), [marked.child.pid]);
 }
 
@@ -123,7 +123,7 @@ fn a_process_that_mentions_a_text_is_found_by_its_words_and_its_variables() {
     assert_eq!(word.line(), "ready");
     let _other =
         ScriptShell::run_with("read x", &[("BERTH_TEST_ANY".into(), format!("{value}0").into())], &[]);
-    let found = process_tree::mentioning(&[&value, "no process has this"]).unwrap().processes;
+    let found = process_tree::processes_mentioning(&[&value, "no process has this"]).unwrap().processes;
     let mut pids: Vec<u32> = found.iter().map(|process| process.pid).collect();
     pids.sort_unstable();
     let mut expected = [variable.child.pid, word.child.pid];

@@ -8,10 +8,10 @@ use std::process::Command;
 use std::time::Duration;
 use std::{env, fs};
 
-use berth_host::identity::{Pidfd, ProcessIdentity, stat};
-use berth_host::lock::{LockFile, LockState, probe};
+use berth_host::identity::{Pidfd, ProcessIdentity, process_stat};
+use berth_host::lock::{LockFile, LockState, lock_state};
 use berth_host::process_tree::{self, WaitStatus};
-use berth_host::watchdog::{Watchdog, inherited};
+use berth_host::watchdog::{Watchdog, inherited_descriptor};
 use berth_host::{random_bytes, signals};
 use berth_test_dir::TestDir;
 
@@ -50,7 +50,7 @@ fn run(name: &str, role: &str) {
         .status();
     assert!(status.unwrap().success());
     assert_eq!(fs::read_to_string(scratch.join("lock.done")).unwrap(), "again");
-    assert_eq!(probe(&scratch.join("lock")).unwrap(), Some(LockState::Free));
+    assert_eq!(lock_state(&scratch.join("lock")).unwrap(), Some(LockState::Free));
 }
 
 fn first_image(name: &str, role: &str) -> ! {
@@ -78,7 +78,7 @@ fn first_image(name: &str, role: &str) -> ! {
 }
 
 fn second_image() {
-    signals::unblock_all().unwrap();
+    signals::unblock_all_signals().unwrap();
     let note: Vec<u64> = env::var(NOTE).unwrap().split(' ').map(|word| word.parse().unwrap()).collect();
     let [fd, pid, start_ticks, child] = note[..] else { panic!("{note:?}") };
     let (fd, child) = (i32::try_from(fd).unwrap(), u32::try_from(child).unwrap());
@@ -86,19 +86,19 @@ fn second_image() {
     assert_eq!((u64::from(me.pid), me.start_ticks), (pid, start_ticks));
 
     let path = PathBuf::from(env::var_os(LOCK).unwrap());
-    assert_eq!(probe(&path).unwrap(), Some(LockState::Held));
-    let lock = LockFile::from_fd(inherited(fd).unwrap());
-    assert!(inherited(fd).is_err(), "a descriptor is taken once");
+    assert_eq!(lock_state(&path).unwrap(), Some(LockState::Held));
+    let lock = LockFile::from_fd(inherited_descriptor(fd).unwrap());
+    assert!(inherited_descriptor(fd).is_err(), "a descriptor is taken once");
     assert!(lock.try_exclusive().unwrap());
     let others: Vec<u32> =
-        process_tree::with_open_lock(&path).unwrap().processes.iter().map(|p| p.pid).collect();
+        process_tree::processes_with_open_lock(&path).unwrap().processes.iter().map(|p| p.pid).collect();
     assert!(others.is_empty(), "the lock was not for the child: {others:?}");
 
-    assert_eq!(stat(child).unwrap().ppid, me.pid);
+    assert_eq!(process_stat(child).unwrap().ppid, me.pid);
     let pidfd = Pidfd::open(child).unwrap();
     process_tree::signal_descendants(me.pid, |_| vec![libc::SIGKILL]).unwrap();
     await_exit(&pidfd);
-    let reaped = process_tree::reap().unwrap();
+    let reaped = process_tree::reap_children().unwrap();
     assert_eq!(reaped.exits, [(child, WaitStatus::Signal(libc::SIGKILL))]);
     assert!(reaped.no_children);
     fs::write(path.with_extension("done"), "again").unwrap();
@@ -126,10 +126,10 @@ fn a_disarmed_watchdog_has_no_timer_left() {
 fn only_a_descriptor_that_came_through_exec_is_taken() {
     let scratch = TestDir::new();
     let lock = LockFile::open_or_create(&scratch.join("lock")).unwrap();
-    assert!(inherited(lock.fd().as_raw_fd()).is_err(), "it closes on exec, so it is ours");
-    assert!(inherited(1).is_err());
+    assert!(inherited_descriptor(lock.fd().as_raw_fd()).is_err(), "it closes on exec, so it is ours");
+    assert!(inherited_descriptor(1).is_err());
     let mut bytes = [0; 2];
     random_bytes(&mut bytes).unwrap();
     let closed = 100_000 + i32::from(u16::from_ne_bytes(bytes));
-    assert_eq!(inherited(closed).unwrap_err().raw_os_error(), Some(libc::EBADF));
+    assert_eq!(inherited_descriptor(closed).unwrap_err().raw_os_error(), Some(libc::EBADF));
 }

@@ -213,7 +213,7 @@ fn a_reader_beside_the_writer_sees_every_committed_event_and_starts_where_it_lik
         assert_eq!(read(&disk).unwrap().len(), n);
     }
     for from in 0..=32 {
-        let seen = berth_journal::read::<ByteRecord, _>(&disk, OWNER, Seq(from)).unwrap();
+        let seen = berth_journal::read_journal::<ByteRecord, _>(&disk, OWNER, Seq(from)).unwrap();
         let expected: Vec<String> = (from.max(1)..=30).map(|n| n.to_string()).collect();
         assert_eq!(texts(&seen), expected);
     }
@@ -299,7 +299,7 @@ fn a_reader_who_listed_the_directory_too_early_looks_again() {
         journal.append(notes(&[text])).unwrap();
     }
     let early = StaleListingDisk { disk, missing: Cell::new(Some(segment(2))) };
-    let seen = berth_journal::read::<ByteRecord, _>(&early, OWNER, Seq(1)).unwrap();
+    let seen = berth_journal::read_journal::<ByteRecord, _>(&early, OWNER, Seq(1)).unwrap();
     assert_eq!(texts(&seen), ["a", "b", "c"]);
 }
 
@@ -336,7 +336,7 @@ fn a_journal_works_on_a_real_disk_with_private_files() {
     assert_eq!(texts(&recovered.events), ["a", "b", "c", "d", "e"]);
     journal.append(notes(&["f"])).unwrap();
     journal.close().unwrap();
-    let seen = berth_journal::read::<ByteRecord, _>(&disk(), OWNER, Seq(5)).unwrap();
+    let seen = berth_journal::read_journal::<ByteRecord, _>(&disk(), OWNER, Seq(5)).unwrap();
     assert_eq!(texts(&seen), ["e", "f"]);
     for entry in std::fs::read_dir(&dir).unwrap() {
         let entry = entry.unwrap();
@@ -353,8 +353,14 @@ fn a_piece_of_a_journal_is_read_without_the_files_behind_it() {
         journal.append(vec![note(text)]).unwrap();
     }
     let piece = |from: usize, to: usize| {
-        berth_journal::read_range::<ByteRecord, _>(&disk, OWNER, Seq(from as u64), Seq(to as u64), usize::MAX)
-            .map(|it| texts(&it))
+        berth_journal::read_journal_range::<ByteRecord, _>(
+            &disk,
+            OWNER,
+            Seq(from as u64),
+            Seq(to as u64),
+            usize::MAX,
+        )
+        .map(|it| texts(&it))
     };
     for from in 1..=41 {
         for to in [from - 1, from, from + 1, from + 7, 40, 1000] {
@@ -362,7 +368,8 @@ fn a_piece_of_a_journal_is_read_without_the_files_behind_it() {
             assert_eq!(piece(from, to).unwrap(), expected, "{from} to {to}");
         }
     }
-    let little = berth_journal::read_range::<ByteRecord, _>(&disk, OWNER, Seq(3), Seq(40), 10).unwrap();
+    let little =
+        berth_journal::read_journal_range::<ByteRecord, _>(&disk, OWNER, Seq(3), Seq(40), 10).unwrap();
     assert_eq!(texts(&little), all[2..4], "it goes on until there are ten bytes");
     // Segments without a wanted event are not read, so their damage is not found yet.
     let name = segments(&disk).into_iter().rev().nth(1).unwrap();

@@ -1,14 +1,14 @@
 //! The head of a journal stands for its events and for nothing else.
 
 use berth_journal::fake_disk::FakeDisk;
-use berth_journal::{ChainHead, Journal, JournalLimits, Seq, heads, segments_of};
+use berth_journal::{ChainHead, Journal, JournalLimits, Seq, chain_heads, segments_between};
 
 use crate::common::{ByteRecord, OWNER, notes, open, segment, written};
 
 const TEXTS: [&str; 5] = ["a", "bb", "ccc", "dddd", "eeeee"];
 
 fn head(disk: &FakeDisk, seq: u64) -> ChainHead {
-    let (found, last) = heads(disk, OWNER, &[Seq(seq)]).unwrap();
+    let (found, last) = chain_heads(disk, OWNER, &[Seq(seq)]).unwrap();
     assert_eq!(found, [last]);
     last
 }
@@ -38,14 +38,14 @@ fn head_at_an_event_stays_when_others_follow_and_changes_with_every_event_before
     for edited in [["a", "bb", "ccd"], ["b", "bb", "ccc"], ["bb", "a", "ccc"], ["ab", "b", "ccc"]] {
         assert_ne!(head(&written(&edited, true), 3), noted, "{edited:?}");
     }
-    let (_, other) = heads(&written(&["a"], true), OWNER, &[Seq(1)]).unwrap();
+    let (_, other) = chain_heads(&written(&["a"], true), OWNER, &[Seq(1)]).unwrap();
     assert_ne!(other.hash, head(&written(&["b"], true), 1).hash);
 }
 
 #[test]
 fn heads_of_events_that_are_not_there_are_left_out() {
     let disk = written(&TEXTS, true);
-    let (found, last) = heads(&disk, OWNER, &[Seq(9), Seq(2), Seq(0), Seq(2)]).unwrap();
+    let (found, last) = chain_heads(&disk, OWNER, &[Seq(9), Seq(2), Seq(0), Seq(2)]).unwrap();
     assert_eq!(found.iter().map(|head| head.seq).collect::<Vec<_>>(), [Seq(0), Seq(2)]);
     assert_eq!(last, head(&disk, 5));
 }
@@ -68,6 +68,6 @@ fn files_of_a_range_are_those_that_may_hold_it() {
     let mut journal =
         crate::common::create(&disk, JournalLimits { segment_bytes: 1, ..JournalLimits::default() });
     TEXTS.iter().for_each(|text| drop(journal.append(notes(&[text])).unwrap()));
-    assert_eq!(segments_of(&disk, Seq(2), Seq(3)).unwrap(), [segment(2), segment(3)]);
-    assert_eq!(segments_of(&disk, Seq(5), Seq(90)).unwrap(), [segment(5)]);
+    assert_eq!(segments_between(&disk, Seq(2), Seq(3)).unwrap(), [segment(2), segment(3)]);
+    assert_eq!(segments_between(&disk, Seq(5), Seq(90)).unwrap(), [segment(5)]);
 }

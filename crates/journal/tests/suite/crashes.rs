@@ -211,7 +211,8 @@ fn read_pieces(disk: &FakeDisk, all: &[Committed<ByteRecord>], rng: &mut SplitMi
                 expected.push(event.clone());
             }
         }
-        match berth_journal::read_range::<ByteRecord, _>(disk, OWNER, Seq(from), Seq(to), most_bytes) {
+        match berth_journal::read_journal_range::<ByteRecord, _>(disk, OWNER, Seq(from), Seq(to), most_bytes)
+        {
             Ok(seen) if seen == expected => {}
             Ok(seen) => {
                 return Err(format!("{from} to {to}, {most_bytes} bytes: {seen:?}, not {expected:?}"));

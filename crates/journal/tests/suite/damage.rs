@@ -49,7 +49,7 @@ fn whatever_byte_is_damaged_what_was_written_before_it_can_still_be_read() {
             let mut hurt = bytes.clone();
             hurt[at] ^= 1;
             disk.put(&name, &hurt);
-            let (events, damage) = berth_journal::salvage::<ByteRecord, _>(&disk, OWNER);
+            let (events, damage) = berth_journal::salvage_journal::<ByteRecord, _>(&disk, OWNER);
             let found = texts(&events);
             assert!(expected.starts_with(&found), "{name} at {at}: {found:?}");
             assert_eq!(damage.is_none(), read(&disk).is_ok(), "{name} at {at}");
@@ -64,7 +64,7 @@ fn whatever_byte_is_damaged_what_was_written_before_it_can_still_be_read() {
             assert!(found.len() >= before, "{name} at {at}: {found:?}");
         }
     }
-    let (events, damage) = berth_journal::salvage::<ByteRecord, _>(&whole, OWNER);
+    let (events, damage) = berth_journal::salvage_journal::<ByteRecord, _>(&whole, OWNER);
     assert!(texts(&events) == expected && damage.is_none());
 }
 
@@ -392,7 +392,7 @@ proptest! {
             assert!(truth.starts_with(&texts(&recovered.events)));
         }
         for from in 1..=truth.len() {
-            if let Ok(seen) = berth_journal::read::<ByteRecord, _>(&disk, OWNER, Seq(from as u64)) {
+            if let Ok(seen) = berth_journal::read_journal::<ByteRecord, _>(&disk, OWNER, Seq(from as u64)) {
                 assert!(truth[from - 1..].starts_with(&texts(&seen)));
             }
         }

@@ -28,13 +28,14 @@ fn long_journal() -> (FakeDisk, FakeJournal) {
 
 fn piece(disk: &FakeDisk, from: u64, to: u64) -> Vec<String> {
     let seen =
-        berth_journal::read_range::<ByteRecord, _>(disk, OWNER, Seq(from), Seq(to), usize::MAX).unwrap();
+        berth_journal::read_journal_range::<ByteRecord, _>(disk, OWNER, Seq(from), Seq(to), usize::MAX)
+            .unwrap();
     texts(&seen)
 }
 
 fn inspect_from(disk: &FakeDisk, checkpoint: Checkpoint) -> Result<Option<Vec<String>>, JournalError> {
     let unsettled = Journal::<ByteRecord, _>::inspect_from(disk.clone(), OWNER, LIMITS, checkpoint)?;
-    let after = berth_journal::read_after::<ByteRecord, _>(disk, OWNER, checkpoint)?;
+    let after = berth_journal::read_journal_after::<ByteRecord, _>(disk, OWNER, checkpoint)?;
     let seen = unsettled.map(|unsettled| texts(unsettled.events()));
     assert_eq!(after.map(|events| texts(&events)), seen, "a reader and a writer agree on a checkpoint");
     Ok(seen)
@@ -70,7 +71,8 @@ fn reading_a_piece_from_the_middle_costs_little_more_than_the_piece() {
         let read = read_bytes(&disk, || {
             let (from, to) = (Seq(2), Seq(u64::MAX));
             let events =
-                berth_journal::read_range::<ByteRecord, _>(&disk, OWNER, from, to, piece_bytes).unwrap();
+                berth_journal::read_journal_range::<ByteRecord, _>(&disk, OWNER, from, to, piece_bytes)
+                    .unwrap();
             let bytes: usize = texts(&events).iter().map(String::len).sum();
             assert!((piece_bytes..piece_bytes + 200).contains(&bytes), "{bytes} of {piece_bytes}");
         });
@@ -238,8 +240,8 @@ fn damage_behind_a_checkpoint_is_refused_and_damage_before_it_is_found_by_those_
     disk.put(&oldest, &hurt);
     assert_eq!(inspect_from(&disk, checkpoint).unwrap().unwrap(), ["one", "two", "three"]);
     crate::common::read(&disk).unwrap_err();
-    berth_journal::heads(&disk, OWNER, &[Seq(u64::MAX)]).unwrap_err();
-    assert!(berth_journal::salvage::<ByteRecord, _>(&disk, OWNER).1.is_some());
+    berth_journal::chain_heads(&disk, OWNER, &[Seq(u64::MAX)]).unwrap_err();
+    assert!(berth_journal::salvage_journal::<ByteRecord, _>(&disk, OWNER).1.is_some());
     crate::common::open(&disk).map(drop).unwrap_err();
 }
 

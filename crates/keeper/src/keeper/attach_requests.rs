@@ -67,9 +67,9 @@ impl Keeper {
         let event = AuditEvent::WriterTaken {
             session: self.identity.session().to_string(),
             name: self.handle_name(),
-            from: audit::plain(&problem::describe(&before.holder)),
+            from: audit::text_for_log(&problem::describe(&before.holder)),
         };
-        audit::note(self.identity.root(), taker, event);
+        audit::append_audit_event(self.identity.root(), taker, event);
     }
 
     /// Gives the agent's terminal the size of the writer's.

@@ -137,7 +137,7 @@ impl ConnectedClient {
     /// The next whole frame, if it has arrived.
     pub(super) fn next_frame(&mut self) -> io::Result<Option<ReceivedFrame>> {
         let limit = if self.is_known { MAX_FRAME_BYTES } else { MAX_FIRST_FRAME_BYTES };
-        let frame = frame::take_within(&mut self.incoming, limit)?;
+        let frame = frame::take_frame_within(&mut self.incoming, limit)?;
         if self.incoming.is_empty() && self.incoming.capacity() > READ_BYTES {
             self.incoming = Vec::new();
         }
@@ -158,7 +158,7 @@ impl ConnectedClient {
 
     /// Queues a frame that must arrive.
     pub(super) fn send(&mut self, kind: FrameKind, payload: &[u8]) {
-        self.push(frame::encode(kind, &[payload]).into(), false);
+        self.push(frame::encode_frame(kind, &[payload]).into(), false);
     }
 
     /// Queues a whole screen, in frames of bounded size: they are painted one after the other.
@@ -343,7 +343,7 @@ mod tests {
     }
 
     fn output(text: &str) -> Rc<[u8]> {
-        frame::encode(FrameKind::Output, &[text.as_bytes()]).into()
+        frame::encode_frame(FrameKind::Output, &[text.as_bytes()]).into()
     }
 
     #[test]
@@ -369,7 +369,7 @@ mod tests {
                 Err(_) => client.flush().expect("room again"),
             }
         }
-        while let Some(frame) = frame::take(&mut bytes).expect("every frame is whole") {
+        while let Some(frame) = frame::take_frame(&mut bytes).expect("every frame is whole") {
             match frame.kind {
                 FrameKind::Output => assert_eq!(frame.payload.len(), 4000),
                 kind => {

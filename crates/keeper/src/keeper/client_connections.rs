@@ -79,7 +79,7 @@ fn turn_away(stream: &UnixStream, problem: Problem) {
     let answer = serde_json::to_vec(&KeeperAnswer::Problem { problem }).expect("an answer is plain data");
     // Small enough for the buffer of a new socket; a client that does not read it notices the end.
     let _ = stream.set_nonblocking(true);
-    let _ = frame::write(&mut &*stream, FrameKind::Answer, &[&answer]);
+    let _ = frame::write_frame(&mut &*stream, FrameKind::Answer, &[&answer]);
 }
 
 impl Keeper {
@@ -89,7 +89,8 @@ impl Keeper {
             let Some(stream) = self.event_loop.accept() else { return };
             let ours = rustix::process::geteuid().as_raw();
             // Another account has no access here, even if the mode of the file allows it; root is root.
-            let allowed = socket::peer(&stream).is_ok_and(|peer| peer.uid == ours || peer.uid == 0);
+            let allowed =
+                socket::peer_credentials(&stream).is_ok_and(|peer| peer.uid == ours || peer.uid == 0);
             if !allowed {
                 continue;
             }
@@ -325,8 +326,8 @@ impl Keeper {
         key: u64,
         call: KeeperCall,
     ) -> (Option<String>, Result<Option<KeeperRequest>, Problem>) {
-        let trace = call.trace.filter(|trace| trace::is_trace(trace));
-        tracing::debug!(client = key, request = %redact::enum_word(&call.request), trace, "asked");
+        let trace = call.trace.filter(|trace| trace::is_trace_id(trace));
+        tracing::debug!(client = key, request = %redact::variant_name(&call.request), trace, "asked");
         self.clients.set_place(key, &call.place, self.identity.root());
         if self.is_withdrawn(key, &call.request) {
             tracing::info!(client = key, trace, "withdrawn: the client has hung up");
@@ -345,7 +346,7 @@ impl Keeper {
     /// about to end and cannot wait, so its leaving counts whenever it is read. A restart changes nothing that a client
     /// could have reported.
     fn is_withdrawn(&self, key: u64, request: &KeeperRequest) -> bool {
-        match callers::deed_of(request) {
+        match callers::action_of_request(request) {
             CallerAction::Look | CallerAction::Release | CallerAction::Restart => false,
             _ => self.clients.has_hung_up(key),
         }
@@ -370,14 +371,16 @@ impl Keeper {
         let owner = admission::owner_named(request);
         let target = |inside: &SessionId| match (deed, owner) {
             (CallerAction::Share | CallerAction::Release, Some(owner)) => SessionId::parse(owner)
-                .map_or(ActionTarget::Stranger, |owner| callers::target_of(&home, inside, &owner)),
+                .map_or(ActionTarget::Stranger, |owner| callers::action_target(&home, inside, &owner)),
             (CallerAction::StopHelper, _) => {
                 let owners = session.sharing.iter().flat_map(|sharing| &sharing.owners);
-                callers::farthest(owners.map(|owner| callers::target_of(&home, inside, &owner.session)))
+                callers::farthest_target(
+                    owners.map(|owner| callers::action_target(&home, inside, &owner.session)),
+                )
             }
             _ => {
                 let parent = session.spec.as_ref().and_then(|spec| spec.parent.as_deref());
-                callers::target(&home, inside, self.identity.session(), parent)
+                callers::action_target_with_parent(&home, inside, self.identity.session(), parent)
             }
         };
         let handle = owner.map_or_else(|| self.handle_name(), ToOwned::to_owned);

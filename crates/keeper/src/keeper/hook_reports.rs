@@ -67,7 +67,7 @@ impl Keeper {
             return false;
         };
         // The evidence is about this client only if its process still has its pid.
-        let is_own = hook_ancestry::is_reported_by(peer, agent) && !self.clients.is_gone(key);
+        let is_own = hook_ancestry::is_hook_of_agent(peer, agent) && !self.clients.is_gone(key);
         tracing::debug!(peer, agent, own = is_own, "a hook");
         is_own
     }

@@ -10,7 +10,7 @@ use berth_host::identity::ProcessIdentity;
 use berth_store::SessionFiles;
 use berth_store::state_dir::StateDir;
 
-use berth_procs::attribution::{MARK, mark};
+use berth_procs::attribution::{MARK, environment_mark};
 
 /// The session that this process keeps, and the process itself. Constant while the keeper runs.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl KeeperIdentity {
     /// The variables that a run inherits: the session it is part of, and the state directory.
     pub(super) fn variables(&self, epoch: Epoch) -> Vec<(&'static str, String)> {
         let whose = if self.is_helper() { "BERTH_HELPER" } else { "BERTH_SESSION" };
-        let mark = (MARK, mark(self.session(), epoch));
+        let mark = (MARK, environment_mark(self.session(), epoch));
         let mut variables = vec![(whose, self.session().to_string()), mark];
         // A hook may run with another HOME, and has to find the same sessions all the same.
         variables.extend(self.root().to_str().map(|root| ("BERTH_HOME", root.to_owned())));

@@ -49,7 +49,7 @@ impl Keeper {
         let mut inputs = take_up.inputs;
         inputs.push(SessionInput::Command(Command::Start {
             epoch,
-            keeper: process_ref::process(identity.process().clone()),
+            keeper: process_ref::to_process_ref(identity.process().clone()),
             output_from: self.output.end(),
             boundary: contained.boundary(),
         }));

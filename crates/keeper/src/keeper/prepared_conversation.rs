@@ -64,10 +64,10 @@ impl PreparedConversation {
             let event = AuditEvent::ConversationTaken {
                 session: id.to_string(),
                 name: name.clone(),
-                conversation_id: audit::plain(&known),
-                ended: audit::plain(&writer.line()),
+                conversation_id: audit::text_for_log(&known),
+                ended: audit::text_for_log(&writer.line()),
             };
-            audit::note(files.root(), &problem::describe(by), event);
+            audit::append_audit_event(files.root(), &problem::describe(by), event);
         };
         if matches!(begin, ConversationStart::Resume { .. }) {
             look_for_others(session, spec, &known, &name, take, &ended)?;
@@ -78,7 +78,7 @@ impl PreparedConversation {
             }
             notes = left.notes;
         }
-        let conversation = Conversation { id: known, store: location::store_of(spec) };
+        let conversation = Conversation { id: known, store: location::transcript_dir_setting(spec) };
         let mut inputs = vec![SessionInput::Report(Observation::Conversation { conversation })];
         inputs.extend(notes.into_iter().map(|what| SessionInput::Note(Event::Warned { what })));
         Ok(Self { begin, lock: Some(lock), inputs })
@@ -117,7 +117,7 @@ fn look_for_others(
     told: &dyn Fn(&foreign_writers::ForeignWriter),
 ) -> Result<(), Problem> {
     let find = || {
-        foreign_writers::find(
+        foreign_writers::find_foreign_writers(
             &spec.conversation,
             known,
             location::where_kept(spec, session.conversation.as_ref()),
@@ -144,7 +144,7 @@ fn look_for_others(
             );
         }
         for writer in &found {
-            let ended = foreign_writers::end(writer, TAKE_GRACE, None);
+            let ended = foreign_writers::end_foreign_writer(writer, TAKE_GRACE, None);
             ended.map_err(|why| {
                 Problem::new(ProblemCode::Refused, format!("cannot take conversation {known} over: {why}"))
             })?;
@@ -178,7 +178,7 @@ struct LeftoverCleanup {
 /// under the next one's feet. No program writes the conversation at this moment.
 fn end_orphans(session: &Session, spec: &SessionSpec, known: &str) -> Result<LeftoverCleanup, Problem> {
     let env = location::where_kept(spec, session.conversation.as_ref());
-    let orphans = match foreign_writers::orphans(&spec.conversation, known, env) {
+    let orphans = match foreign_writers::orphaned_agents(&spec.conversation, known, env) {
         Ok(orphans) => orphans,
         // These tools do not write the conversation: a failed search for them does not prevent the run.
         Err(why) => return Ok(LeftoverCleanup { ended: false, notes: vec![why] }),
@@ -224,11 +224,15 @@ fn begin_of(
         return match &spec.origin {
             ConversationOrigin::New => Ok(ConversationStart::New { id: minted() }),
             ConversationOrigin::Named(id) => Ok(ConversationStart::New { id: Some(id.clone()) }),
-            ConversationOrigin::Resumed(id) if location::exists(spec, None, id) == Some(false) => {
+            ConversationOrigin::Resumed(id)
+                if location::conversation_exists(spec, None, id) == Some(false) =>
+            {
                 Err(gone(id))
             }
             ConversationOrigin::Resumed(id) => Ok(ConversationStart::Resume { id: id.clone() }),
-            ConversationOrigin::Forked(of) if location::exists(spec, None, of) == Some(false) => {
+            ConversationOrigin::Forked(of)
+                if location::conversation_exists(spec, None, of) == Some(false) =>
+            {
                 Err(gone(of))
             }
             ConversationOrigin::Forked(of) => Ok(ConversationStart::Fork { of: of.clone(), id: minted() }),
@@ -248,7 +252,7 @@ fn begin_of(
     }
     let was_given = session.turns.last_given > session.given_up_after;
     let came_with_one = matches!(spec.origin, ConversationOrigin::Resumed(_) | ConversationOrigin::Forked(_));
-    match location::exists(spec, Some(known), &known.id) {
+    match location::conversation_exists(spec, Some(known), &known.id) {
         Some(true) => Ok(ConversationStart::Resume { id: known.id.clone() }),
         Some(false) if has_a_past(session, spec) => Err(gone(&known.id)),
         // An agent records nothing before its first prompt.
@@ -279,7 +283,7 @@ fn is_safe_to_name(spec: &SessionSpec, id: &str) -> Result<(), Problem> {
     if !AgentTraits::of(&spec.conversation).takes_id_as_argument {
         return Ok(());
     }
-    let found = berth_transcript::files(&spec.conversation, id, location::where_kept(spec, None));
+    let found = berth_transcript::transcript_files(&spec.conversation, id, location::where_kept(spec, None));
     found.map(drop).map_err(|why| {
         Problem::new(
             ProblemCode::Refused,
@@ -299,7 +303,7 @@ pub(super) fn has_a_past(session: &Session, spec: &SessionSpec) -> bool {
 pub(super) fn can_go_on(session: &Session, to: AgentInterface, name: &str) -> Result<(), Problem> {
     let Some((spec, known)) = session.spec.as_ref().zip(session.conversation.as_ref()) else { return Ok(()) };
     let is_another = spec.interface() != to && spec.other.is_some();
-    if is_another && location::exists(spec, Some(known), &known.id) == Some(false) {
+    if is_another && location::conversation_exists(spec, Some(known), &known.id) == Some(false) {
         return Err(problem::refusal(&Refusal::NoConversation, name));
     }
     Ok(())
@@ -311,7 +315,7 @@ fn mint() -> String {
     // Random bytes are available on every kernel that has our other requirements. Otherwise the agent rejects the id
     // as in use.
     let _ = berth_host::random_bytes(&mut bytes);
-    berth_host::uuid(bytes)
+    berth_host::uuid_from_random_bytes(bytes)
 }
 
 #[cfg(test)]

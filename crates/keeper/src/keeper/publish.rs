@@ -39,7 +39,7 @@ impl Keeper {
     /// Sends committed events to clients, lists, notifications and the copier.
     pub(super) fn publish(&mut self, events: &[Committed<StoredEvent>]) {
         for event in events {
-            tracing::info!(seq = event.seq().0, event = %redact::enum_word(&event.get().event), "committed");
+            tracing::info!(seq = event.seq().0, event = %redact::variant_name(&event.get().event), "committed");
             self.clients.tell(event);
         }
         if events.is_empty() {

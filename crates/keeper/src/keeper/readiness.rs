@@ -68,7 +68,7 @@ impl ReadinessCheck {
         let sign = match when {
             ReadinessProbe::Tcp(port) => socket(ProbedSocket::Tcp(port)),
             ReadinessProbe::Unix(path) => socket(ProbedSocket::Unix(cwd.join(path))),
-            ReadinessProbe::Line(pattern) => match helpers::pattern(&pattern) {
+            ReadinessProbe::Line(pattern) => match helpers::readiness_pattern(&pattern) {
                 Ok(regex) => ReadinessSign::Line { lines: LineSearch::new(regex), offset },
                 Err(error) => return Some(Err(format!("`{pattern}` is not a pattern: {error}"))),
             },
@@ -146,7 +146,7 @@ impl ReadinessSign {
 
 fn listens(place: &ProbedSocket, keeper_pid: u32) -> Option<String> {
     let ours = nested_sessions::sort_descendants(keeper_pid).ok()?.ours;
-    let listening = ports::listening(&ours).ok()?;
+    let listening = ports::listening_sockets(&ours).ok()?;
     match place {
         ProbedSocket::Tcp(wanted) => listening.into_iter().find_map(|socket| match socket.address {
             SocketAddress::Tcp { ip, port } if port == *wanted => Some(reachable(ip, port)),
@@ -189,13 +189,13 @@ fn has_line(
 /// The other programs that have the port.
 fn strangers_on(port: u16, keeper_pid: u32) -> String {
     let ours = nested_sessions::sort_descendants(keeper_pid).unwrap_or_default().ours;
-    let Ok(holders) = ports::holders(port) else { return String::new() };
+    let Ok(holders) = ports::processes_on_port(port) else { return String::new() };
     let is_tcp = |address: &SocketAddress| matches!(address, SocketAddress::Tcp { .. });
     let mut pids: Vec<u32> =
         holders.listening.iter().filter(|it| is_tcp(&it.address)).map(|it| it.pid).collect();
     pids.retain(|pid| !ours.contains(pid));
     pids.dedup();
-    let name = |pid: &u32| match identity::stat(*pid) {
+    let name = |pid: &u32| match identity::process_stat(*pid) {
         Ok(stat) => format!("pid {pid} ({})", stat.comm),
         Err(_) => format!("pid {pid}"),
     };
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     fn lines(pattern: &str) -> LineSearch {
-        LineSearch::new(helpers::pattern(pattern).expect("a pattern"))
+        LineSearch::new(helpers::readiness_pattern(pattern).expect("a pattern"))
     }
 
     #[test]

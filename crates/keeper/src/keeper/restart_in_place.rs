@@ -44,7 +44,7 @@ pub(super) fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let files = files.ok_or_else(|| usage("the directory of a session"))?;
     let inherit = |at: usize| {
         let fd = number(at).ok_or_else(|| usage("the number of a file"))?;
-        watchdog::inherited(fd).map_err(|error| bug("taking a file over", &error))
+        watchdog::inherited_descriptor(fd).map_err(|error| bug("taking a file over", &error))
     };
     let lease_file = LockFile::from_fd(inherit(2)?);
     let run_lock = LockFile::from_fd(inherit(3)?);
@@ -52,7 +52,7 @@ pub(super) fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     // By name, because they depend on the agent. A descriptor that did not come along is not there.
     let named = |name: &str| {
         let fd = args.iter().find_map(|arg| arg.to_str()?.strip_prefix(name)?.strip_prefix('='));
-        watchdog::inherited(fd?.parse().ok()?).ok()
+        watchdog::inherited_descriptor(fd?.parse().ok()?).ok()
     };
     let dir_lock = named("dir").map(LockFile::from_fd).ok_or_else(|| usage("the lock on its directory"))?;
     let lease = Lease::inherited(lease_file, dir_lock, &files)
@@ -134,7 +134,7 @@ impl Keeper {
             RunPhase::New | RunPhase::Running { .. } | RunPhase::Ending(_) | RunPhase::Ended { .. } => false,
         };
         if is_unrecorded && let Some(agent) = self.run.first_process() {
-            self.report(vec![Observation::Spawned { epoch, agent: process_ref::process(agent) }]);
+            self.report(vec![Observation::Spawned { epoch, agent: process_ref::to_process_ref(agent) }]);
         }
     }
 }

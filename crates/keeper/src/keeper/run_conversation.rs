@@ -124,7 +124,7 @@ impl RunConversation {
             reports.push(EnteredConversation::held(who));
             return entered;
         }
-        let conversation = Conversation { store: location::store_of(spec), id };
+        let conversation = Conversation { store: location::transcript_dir_setting(spec), id };
         if is_ours {
             // The agent was in a conversation that it may not write, and is back. A second claim would conflict
             // with our own.
@@ -248,7 +248,7 @@ pub(super) fn foreign_writer(session: &Session, identity: &KeeperIdentity) -> Op
     let agent = session.agent().map(|agent| agent.pid);
     let ours = |pid: u32| Some(pid) == agent || is_below(pid, identity.pid());
     let env = location::where_kept(spec, Some(known));
-    match foreign_writers::registered(&spec.conversation, &known.id, env, ours) {
+    match foreign_writers::registered_writers(&spec.conversation, &known.id, env, ours) {
         Ok(found) if found.is_empty() => None,
         Ok(found) => {
             Some(found.iter().map(foreign_writers::ForeignWriter::line).collect::<Vec<_>>().join("; and by "))
@@ -261,7 +261,7 @@ pub(super) fn foreign_writer(session: &Session, identity: &KeeperIdentity) -> Op
 fn is_below(pid: u32, above: u32) -> bool {
     let mut pid = pid;
     for _ in 0..MAX_GENERATIONS {
-        match identity::stat(pid) {
+        match identity::process_stat(pid) {
             Ok(stat) if stat.ppid == above => return true,
             Ok(stat) if stat.ppid > 1 => pid = stat.ppid,
             Ok(_) | Err(_) => return false,

@@ -249,7 +249,7 @@ impl RunSupervisor {
     pub(super) fn leftovers(&self) -> Vec<String> {
         let mut pids = nested_sessions::sort_descendants(self.keeper_pid).unwrap_or_default().ours;
         let members = self.contained.members().unwrap_or_default();
-        pids.extend(nested_sessions::split(&members.pids).unwrap_or_default().ours);
+        pids.extend(nested_sessions::separate_nested_sessions(&members.pids).unwrap_or_default().ours);
         pids.sort_unstable();
         pids.dedup();
         let more = pids.len().saturating_sub(NAMED_LEFTOVERS);
@@ -269,7 +269,7 @@ impl RunSupervisor {
     /// Collects exits and, when no child is left, the proof that the run is over.
     pub(super) fn reap(&mut self, session: &Session, waiting: &WaitingReports) -> ReapOutcome {
         let mut reaping = ReapOutcome::default();
-        let Ok(mut reaped) = process_tree::reap() else { return reaping };
+        let Ok(mut reaped) = process_tree::reap_children() else { return reaping };
         self.note_exits(&reaped, session, waiting, &mut reaping);
         // Checked before reaping again: a process that ended during the check is then among the reaped, and a
         // remaining one cannot be taken for gone.
@@ -278,7 +278,7 @@ impl RunSupervisor {
             && self.has_empty_group(&mut reaping)
             && nested_sessions::only_others_are_below(self.keeper_pid);
         if only_others {
-            let Ok(more) = process_tree::reap() else { return reaping };
+            let Ok(more) = process_tree::reap_children() else { return reaping };
             self.note_exits(&more, session, waiting, &mut reaping);
             reaped.no_children = true;
         }

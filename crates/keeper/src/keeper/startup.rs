@@ -80,7 +80,7 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
         }
         Err(problem) => {
             let answer = serde_json::to_vec(&KeeperAnswer::Problem { problem: problem.clone() });
-            let _ = frame::write(&mut caller, FrameKind::Answer, &[&answer.unwrap_or_default()]);
+            let _ = frame::write_frame(&mut caller, FrameKind::Answer, &[&answer.unwrap_or_default()]);
             Err(problem)
         }
     }
@@ -187,7 +187,7 @@ impl Keeper {
         let contained = RunCgroups::make(&id, epoch, &spec.limits)?;
         inputs.push(SessionInput::Command(Command::Start {
             epoch,
-            keeper: process_ref::process(me.clone()),
+            keeper: process_ref::to_process_ref(me.clone()),
             output_from,
             boundary: contained.boundary(),
         }));
@@ -356,21 +356,21 @@ fn first_client() -> io::Result<UnixStream> {
 }
 
 fn first_call(caller: &mut UnixStream) -> Result<KeeperCall, Problem> {
-    let frame = frame::read(caller).ok().flatten().ok_or_else(|| usage("a first request"))?;
+    let frame = frame::read_frame(caller).ok().flatten().ok_or_else(|| usage("a first request"))?;
     let call: KeeperCall =
         serde_json::from_slice(&frame.payload).map_err(|error| usage(&format!("a request ({error})")))?;
-    let trace = call.trace.as_deref().filter(|trace| berth_api::trace::is_trace(trace));
-    tracing::debug!(request = %berth_api::redact::enum_word(&call.request), trace, "first asked");
+    let trace = call.trace.as_deref().filter(|trace| berth_api::trace::is_trace_id(trace));
+    tracing::debug!(request = %berth_api::redact::variant_name(&call.request), trace, "first asked");
     Ok(call)
 }
 
 fn quiet_signals() -> io::Result<()> {
     // A signal that waits for the loop must go on waiting: a new image that let a SIGTERM through would
     // die of it instead of ending the session in order.
-    signals::unblock_all_but(&[libc_chld(), libc_term()])?;
+    signals::unblock_all_signals_but(&[libc_chld(), libc_term()])?;
     use rustix::process::Signal as S;
     let unwanted = [S::HUP, S::INT, S::QUIT, S::PIPE, S::TSTP, S::TTIN, S::TTOU];
-    signals::ignore(&unwanted.map(S::as_raw))
+    signals::ignore_signals(&unwanted.map(S::as_raw))
 }
 
 pub(super) fn usage(wanted: &str) -> Problem {

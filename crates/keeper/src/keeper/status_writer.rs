@@ -62,7 +62,7 @@ impl BranchReader {
         let (sender, receiver) = sync_channel(1);
         let read = move || {
             let is_local = matches!(untrusted_kind(&dir), Ok(None));
-            let _ = sender.send(is_local.then(|| git_branch::of(&dir)).flatten());
+            let _ = sender.send(is_local.then(|| git_branch::checked_out_branch(&dir)).flatten());
         };
         let thread = std::thread::Builder::new().stack_size(THREAD_STACK_BYTES).spawn(read);
         self.reading = thread.is_ok().then_some(receiver);

@@ -198,7 +198,7 @@ fn make(wish: &CopyRequest, look: CopyCheck) -> io::Result<()> {
     let (kind, id) = (wish.spec.conversation.as_str(), wish.conversation.id.as_str());
     let env =
         |name: &str| -> Option<OsString> { location::where_kept(&wish.spec, Some(&wish.conversation))(name) };
-    let main = berth_transcript::files(kind, id, env).map_err(io::Error::other)?;
+    let main = berth_transcript::transcript_files(kind, id, env).map_err(io::Error::other)?;
     if main.is_empty() {
         return Ok(());
     }

@@ -68,7 +68,7 @@ impl Keeper {
         let Some(by) = self.clients.actor(key) else { return Ok(None) };
         self.may_be_sent_to()?;
         if let Some(expected) = &submit.expected_session {
-            turn_outcome::is_expected(self.journal.session(), self.identity.session(), expected)?;
+            turn_outcome::check_expected_session(self.journal.session(), self.identity.session(), expected)?;
         }
         let boot = self.identity.process().boot.clone().into();
         let start_by = submit.max_wait_ms.map(|wait| clock::boot_ms().saturating_add(wait));
@@ -193,11 +193,13 @@ impl Keeper {
         let event = AuditEvent::QuestionAnswered {
             session: self.identity.session().to_string(),
             name: self.handle_name(),
-            tool: asked.map(|ask| audit::plain(&ask.tool)).unwrap_or_default(),
-            detail: asked.map(|ask| audit::plain(&redact::redact_text(&ask.detail))).unwrap_or_default(),
-            choice: audit::plain(&redact::redact_text(&choice)),
+            tool: asked.map(|ask| audit::text_for_log(&ask.tool)).unwrap_or_default(),
+            detail: asked
+                .map(|ask| audit::text_for_log(&redact::redact_text(&ask.detail)))
+                .unwrap_or_default(),
+            choice: audit::text_for_log(&redact::redact_text(&choice)),
         };
-        audit::note(self.identity.root(), &problem::describe(by), event);
+        audit::append_audit_event(self.identity.root(), &problem::describe(by), event);
     }
 
     /// Answers when the agent is ready for turns, or has failed: now, or later.
@@ -233,7 +235,7 @@ impl Keeper {
     /// The error for an agent that takes no turns.
     fn unusable(&self) -> Problem {
         let complaint = self.agent.as_ref().map(AgentLink::complaint).unwrap_or_default();
-        turn_outcome::unusable(&self.status(), &complaint)
+        turn_outcome::takes_no_turns_problem(&self.status(), &complaint)
     }
 }
 

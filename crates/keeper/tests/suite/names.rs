@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use berth_api::{Problem, SessionStatus};
 use berth_core::{Command, Conversation, SafeName, SessionId, SessionSpec};
 use berth_journal::fake_disk::SplitMix64;
-use berth_keeper::import::{ImportLock, ImportSource, import};
+use berth_keeper::import::{ImportLock, ImportSource, import_session};
 use berth_keeper::recover;
 use berth_store::names::RequestedName;
 use berth_store::{StateDir, session_status};
@@ -59,7 +59,7 @@ impl SessionNamesFixture {
             began_at_ms: 0,
             last_at_ms: 0,
         };
-        import(&self.home, &self.lock, past)
+        import_session(&self.home, &self.lock, past)
     }
 
     /// Renames like `berth rename`.

@@ -91,7 +91,7 @@ impl Lease {
     /// Writes the holder into the file, for people and for `berth why`.
     pub fn sign(&self, holder: &ProcessIdentity, epoch: u64) -> io::Result<()> {
         let place = if self.is_proven.get() { place(self.dir_id) } else { String::new() };
-        self.file.write_text(&format!("{}{place}epoch={epoch}\n", signature(holder)))
+        self.file.write_text(&format!("{}{place}epoch={epoch}\n", lease_signature(holder)))
     }
 
     /// The lock on the lease file.
@@ -190,7 +190,7 @@ impl Lease {
         recorded: Option<&ProcessRef>,
     ) -> Result<Option<(u32, Pidfd)>, Problem> {
         if let Some(keeper) = recorded.filter(|keeper| keeper.pid != std::process::id()) {
-            let keeper_identity = process_ref::identity(keeper);
+            let keeper_identity = process_ref::to_process_identity(keeper);
             match keeper_identity.check() {
                 ProcessLiveness::Alive(pidfd) => return Ok(Some((keeper.pid, pidfd))),
                 ProcessLiveness::Gone => {}
@@ -234,12 +234,12 @@ fn kept_elsewhere(id: &SessionId, pid: u32) -> Problem {
 }
 
 /// Beginning of the text in a lease that this process holds.
-pub fn signature(holder: &ProcessIdentity) -> String {
+pub fn lease_signature(holder: &ProcessIdentity) -> String {
     format!("pid={} start={} boot={} ", holder.pid, holder.start_ticks, holder.boot)
 }
 
 /// Identity of the process that signed a lease with this text.
-pub fn signed_by(text: &str) -> Option<ProcessIdentity> {
+pub fn lease_signer(text: &str) -> Option<ProcessIdentity> {
     let mut words = text.split_ascii_whitespace();
     let mut word = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
     let pid = word("pid")?.parse().ok()?;

@@ -104,7 +104,7 @@ proptest! {
     ) {
         let events = committed(events(&steps));
         let expected = plainly(&events);
-        prop_assert_eq!(&turn_view::views(&events, &id()), &expected);
+        prop_assert_eq!(&turn_view::turn_views(&events, &id()), &expected);
 
         // One writer came further than the snapshot and died; the next one takes its place.
         let split = split.min(events.len());
@@ -131,7 +131,7 @@ proptest! {
                 indexed.into_iter().chain(tail.get(&turn).cloned().unwrap_or_default()).collect::<Vec<_>>()
             };
             let numbers = 1..=now.session.turns.last();
-            numbers.filter_map(|turn| turn_view::view(&id(), &now.session, &links(turn), &events)).collect()
+            numbers.filter_map(|turn| turn_view::turn_view(&id(), &now.session, &links(turn), &events)).collect()
         };
         prop_assert_eq!(&read(split as u64, &behind), &expected);
         // The next writer repeats what the last one did.

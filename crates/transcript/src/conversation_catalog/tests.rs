@@ -20,7 +20,7 @@ impl CatalogTestDir {
 
     fn list(&self, kind: TranscriptKind) -> ConversationCatalog {
         let dir = self.0.to_path_buf();
-        list(kind, move |name| (name != "HOME").then(|| dir.clone().into())).expect("a list")
+        list_conversations(kind, move |name| (name != "HOME").then(|| dir.clone().into())).expect("a list")
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
 
-use berth_transcript::{GivenPrompt, MAX_ANSWER_BYTES, TurnFate, exists, fate};
+use berth_transcript::{GivenPrompt, MAX_ANSWER_BYTES, TurnFate, transcript_exists, turn_fate};
 use proptest::prelude::*;
 
 use crate::common::{ID, TranscriptTestHome, done, fate_in, real, word};
@@ -102,7 +102,7 @@ fn no_file_is_proof_only_for_the_first_prompt_of_a_conversation() {
         is(&home.fate(kind, &GivenPrompt { first: true, ..third() }), "unfinished", "kept no record");
         let lost = GivenPrompt { first: true, same_boot: false, ..third() };
         is(&home.fate(kind, &lost), "cannot tell", "kept no record");
-        assert_eq!(exists(kind, ID, home.env()), Some(false));
+        assert_eq!(transcript_exists(kind, ID, home.env()), Some(false));
     }
 }
 
@@ -111,13 +111,13 @@ fn a_conversation_exists_once_something_was_said_in_it() {
     for kind in KINDS {
         let home = TranscriptTestHome::new();
         let path = home.write(kind, b"");
-        assert_eq!(exists(kind, ID, home.env()), Some(false));
+        assert_eq!(transcript_exists(kind, ID, home.env()), Some(false));
         fs::write(&path, b"{\"type\":\"queue-operation\",\"operation\":\"enqueue\",\"content\":\"x\"}\n")
             .unwrap();
-        assert_eq!(exists(kind, ID, home.env()), Some(false), "no agent resumes that");
+        assert_eq!(transcript_exists(kind, ID, home.env()), Some(false), "no agent resumes that");
         fs::write(&path, real(kind, "finished")).unwrap();
-        assert_eq!(exists(kind, ID, home.env()), Some(true));
-        assert_eq!(exists(kind, "11111111-2222-4333-8444-555555555556", home.env()), Some(false));
+        assert_eq!(transcript_exists(kind, ID, home.env()), Some(true));
+        assert_eq!(transcript_exists(kind, "11111111-2222-4333-8444-555555555556", home.env()), Some(false));
     }
 }
 
@@ -130,10 +130,10 @@ fn an_archived_conversation_can_be_read_and_not_resumed() {
     let away = away.join(path.file_name().unwrap());
     fs::rename(&path, &away).unwrap();
     assert_eq!(home.fate("codex", &third()), done("ECHO: third words"));
-    assert_eq!(exists("codex", ID, home.env()), Some(false));
+    assert_eq!(transcript_exists("codex", ID, home.env()), Some(false));
     // A compressed one can be resumed by its agent, and not read by us.
     fs::rename(&away, path.with_extension("jsonl.zst")).unwrap();
-    assert_eq!(exists("codex", ID, home.env()), Some(true));
+    assert_eq!(transcript_exists("codex", ID, home.env()), Some(true));
     is(&home.fate("codex", &third()), "cannot tell", "compressed");
 }
 
@@ -148,11 +148,11 @@ fn the_agents_environment_says_where_to_look_and_not_ours() {
         fs::rename(home.0.join(usual), &elsewhere).unwrap();
         is(&home.fate(kind, &third()), "cannot tell", "kept no record");
         let env = |name: &str| (name == variable).then(|| elsewhere.clone().into_os_string());
-        assert_eq!(fate(kind, ID, env, &third()), done("ECHO: third words"));
-        is(&fate(kind, ID, |_| None, &third()), "cannot tell", "HOME is set");
+        assert_eq!(turn_fate(kind, ID, env, &third()), done("ECHO: third words"));
+        is(&turn_fate(kind, ID, |_| None, &third()), "cannot tell", "HOME is set");
         let relative = |name: &str| (name == variable).then(|| "elsewhere".into());
-        is(&fate(kind, ID, relative, &third()), "cannot tell", "not an absolute path");
-        assert_eq!(exists(kind, ID, relative), None);
+        is(&turn_fate(kind, ID, relative, &third()), "cannot tell", "not an absolute path");
+        assert_eq!(transcript_exists(kind, ID, relative), None);
     }
 }
 
@@ -160,12 +160,12 @@ fn the_agents_environment_says_where_to_look_and_not_ours() {
 fn an_unknown_kind_or_an_id_that_is_none_is_not_looked_for() {
     let home = TranscriptTestHome::new();
     home.write("claude", &real("claude", "finished"));
-    is(&fate("opencode", ID, home.env(), &third()), "cannot tell", "opencode");
-    assert_eq!(exists("opencode", ID, home.env()), None);
+    is(&turn_fate("opencode", ID, home.env(), &third()), "cannot tell", "opencode");
+    assert_eq!(transcript_exists("opencode", ID, home.env()), None);
     let long = "x".repeat(200);
     for id in ["", "..", "a/b", "../-home-user-project/11111111-2222-4333-8444-555555555555", "a\0b", &long] {
-        is(&fate("claude", id, home.env(), &third()), "cannot tell", "id of the conversation");
-        assert_eq!(exists("claude", id, home.env()), None);
+        is(&turn_fate("claude", id, home.env(), &third()), "cannot tell", "id of the conversation");
+        assert_eq!(transcript_exists("claude", id, home.env()), None);
     }
 }
 
@@ -209,7 +209,7 @@ fn a_path_that_is_not_a_regular_file_is_refused_without_waiting() {
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         is(&home.fate(kind, &third()), "cannot tell", "is not a file");
-        assert_eq!(exists(kind, ID, home.env()), None);
+        assert_eq!(transcript_exists(kind, ID, home.env()), None);
     }
 }
 

@@ -124,7 +124,7 @@ pub(super) struct ObserverView {
 impl ObserverView {
     /// A view on a terminal of this size, before its first screen arrived.
     pub(super) fn new(session: WindowSize, handle: &str, leave_key: CtrlKey, why: ObserveReason) -> Self {
-        let own = tty::size().unwrap_or_default();
+        let own = tty::terminal_size().unwrap_or_default();
         Self {
             screen: Screen::new(screen_size(session)),
             view: ScreenWindow::new(screen_size(own)),
@@ -137,7 +137,7 @@ impl ObserverView {
 
     fn draw(&mut self) -> Vec<u8> {
         self.is_stale = false;
-        let status = text_width::fitted(&self.status(), usize::from(self.view.size().cols));
+        let status = text_width::fit_columns(&self.status(), usize::from(self.view.size().cols));
         self.view.draw(&mut self.screen, &status)
     }
 

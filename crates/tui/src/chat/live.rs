@@ -141,8 +141,8 @@ impl LiveChat {
             Err(left) => left,
         };
         let mut out = Vec::new();
-        self.foot.erase(&mut out, tty::size().unwrap_or_default());
-        tty::last_words(&out);
+        self.foot.erase(&mut out, tty::terminal_size().unwrap_or_default());
+        tty::write_before_exit(&out);
         drop(self.raw.take());
         let code = match left {
             ChatExit::Gone => 0,
@@ -298,7 +298,7 @@ impl LiveChat {
     /// Suspends the process, and gives the terminal to the shell until it continues the process.
     fn suspend(&mut self) -> Result<(), ChatExit> {
         let mut out = Vec::new();
-        self.foot.erase(&mut out, tty::size().unwrap_or_default());
+        self.foot.erase(&mut out, tty::terminal_size().unwrap_or_default());
         self.write(&out)?;
         drop(self.raw.take());
         // To the whole process group, as the terminal driver does for Ctrl-Z.
@@ -323,7 +323,7 @@ impl LiveChat {
         };
         if ask.several {
             if let Some(asked) = &mut self.asked {
-                question_replies::toggle(&mut asked.chosen, at);
+                question_replies::toggle_option(&mut asked.chosen, at);
             }
             return true;
         }
@@ -334,7 +334,9 @@ impl LiveChat {
     /// Answers with the chosen options. Returns false if none is chosen.
     fn answer_chosen(&mut self) -> bool {
         let wish = match (self.question_for_key(), &self.asked) {
-            (Some(ask), Some(asked)) if ask.several => question_replies::options(ask, &asked.chosen),
+            (Some(ask), Some(asked)) if ask.several => {
+                question_replies::reply_with_options(ask, &asked.chosen)
+            }
             _ => None,
         };
         wish.is_some_and(|wish| self.reply(wish))
@@ -434,12 +436,12 @@ impl LiveChat {
     /// Writes to the terminal. Signals are read even while the terminal accepts no output.
     fn write(&self, mut bytes: &[u8]) -> Result<(), ChatExit> {
         while !bytes.is_empty() {
-            match rustix::io::write(tty::output(), bytes) {
+            match rustix::io::write(tty::terminal_output(), bytes) {
                 Ok(count) => bytes = &bytes[count..],
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => {
                     let mut fds = [
-                        PollFd::from_borrowed_fd(tty::output(), PollFlags::OUT),
+                        PollFd::from_borrowed_fd(tty::terminal_output(), PollFlags::OUT),
                         PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
                     ];
                     let _ = poll(&mut fds, None);

@@ -203,8 +203,8 @@ impl ChatLog {
     pub(super) fn doing(&mut self, turn: u64, what: &str, detail: &str, tokens: Option<u64>) {
         let Some(current) = self.current.as_mut().filter(|current| current.turn == turn) else { return };
         current.tokens = tokens.or(current.tokens);
-        let detail = print::excerpt(detail, 200);
-        let what = print::excerpt(what, 60);
+        let detail = print::first_words(detail, 200);
+        let what = print::first_words(what, 60);
         current.doing = if detail.is_empty() { what } else { format!("{what}: {detail}") };
     }
 
@@ -274,7 +274,7 @@ impl ChatLog {
             return;
         }
         self.end_line();
-        let asks = format!("? {}", crate::question_replies::headline(ask));
+        let asks = format!("? {}", crate::question_replies::question_headline(ask));
         self.told.push(SafeText::painted(TextStyle::Bold, asks, true) + "\n");
         for line in ask.detail.lines() {
             self.told.push(format!("    {line}\n"));
@@ -294,7 +294,7 @@ impl ChatLog {
     }
 
     fn say(&mut self, text: &str) {
-        self.line.push_str(&print::visible(text));
+        self.line.push_str(&print::escape_control_characters(text));
         if let Some(end) = self.line.rfind('\n') {
             self.told.push(self.line.drain(..=end).collect::<String>());
         }

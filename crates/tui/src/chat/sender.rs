@@ -43,7 +43,7 @@ impl ChatSender {
         let id = id.clone();
         std::thread::Builder::new().name("errands".to_owned()).spawn(move || {
             for errand in ordered {
-                let done = VerbContext::open(tty::place(), tty::size())
+                let done = VerbContext::open(tty::terminal_description(), tty::terminal_size())
                     .map(VerbContext::from_here)
                     .and_then(|ctx| execute(&ctx, &id, &errand));
                 let told = reporter.send((errand, done)).is_ok() && rings.write_all(b"!").is_ok();

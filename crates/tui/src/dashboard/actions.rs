@@ -82,7 +82,7 @@ fn look_for(mailbox: &Arc<DashboardMailbox>, work: impl FnOnce() + Send + 'stati
 fn entries(ctx: &VerbContext, kind: &PanelKind) -> Result<PanelEntries, Problem> {
     Ok(match kind {
         PanelKind::Queue { of } => {
-            let waiting = queue::waiting(ctx, of, of.as_str())?;
+            let waiting = queue::waiting_turns(ctx, of, of.as_str())?;
             PanelEntries::Queue { held: waiting.held, turns: waiting.queued }
         }
         PanelKind::Conversations => {
@@ -94,7 +94,7 @@ fn entries(ctx: &VerbContext, kind: &PanelKind) -> Result<PanelEntries, Problem>
             PanelEntries::Conversations { all: found.conversations, beyond: found.beyond }
         }
         PanelKind::Hosts => {
-            let looks = hosts::look_at_all(&ctx.home, hosts::PATIENCE)?;
+            let looks = hosts::all_host_statuses(&ctx.home, hosts::PATIENCE)?;
             PanelEntries::Hosts(looks.into_iter().flat_map(host_entries).collect())
         }
     })
@@ -102,11 +102,11 @@ fn entries(ctx: &VerbContext, kind: &PanelKind) -> Result<PanelEntries, Problem>
 
 /// Each host, followed by its sessions in the order of a list.
 fn host_entries(mut look: hosts::HostStatus) -> Vec<HostPanelEntry> {
-    look.sessions.sort_by_key(berth_verbs::listing::place);
+    look.sessions.sort_by_key(berth_verbs::listing::list_position);
     let host = look.host;
     let about = match (&look.away, look.age_ms) {
         (None, _) => look.skew.unwrap_or_default(),
-        (Some(why), Some(age)) => format!("away, last seen {} ago: {why}", print::age(age)),
+        (Some(why), Some(age)) => format!("away, last seen {} ago: {why}", print::describe_age(age)),
         (Some(why), None) => format!("away, never seen: {why}"),
     };
     let is_away = look.away.is_some();
@@ -288,11 +288,11 @@ fn change_queue(
 ) -> Result<String, Problem> {
     match change {
         QueueAction::Edit { turn, text } => {
-            queue::edit(ctx, id, *turn, text.clone())?;
+            queue::edit_turn(ctx, id, *turn, text.clone())?;
             Ok(format!("changed turn {turn} of {handle}"))
         }
         QueueAction::Drop { turn } => {
-            queue::withdraw(ctx, id, *turn)?;
+            queue::withdraw_turn(ctx, id, *turn)?;
             Ok(format!("took turn {turn} out of the queue of {handle}"))
         }
         QueueAction::Move { turn, to } => {
@@ -300,11 +300,11 @@ fn change_queue(
             Ok(format!("moved turn {turn} of {handle}"))
         }
         QueueAction::Pause => {
-            queue::pause(ctx, id)?;
+            queue::pause_queue(ctx, id)?;
             Ok(format!("paused the queue of {handle}"))
         }
         QueueAction::GoOn => {
-            queue::go_on(ctx, id)?;
+            queue::continue_queue(ctx, id)?;
             Ok(format!("resumed the queue of {handle}"))
         }
     }

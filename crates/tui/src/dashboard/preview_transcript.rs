@@ -98,7 +98,7 @@ impl PreviewTranscript {
         }
         let Some(turn) = self.turn(turn) else { return };
         let text = if detail.is_empty() { what.to_owned() } else { format!("{what}: {detail}") };
-        let text = crate::print::excerpt(&text, 400);
+        let text = crate::print::first_words(&text, 400);
         // Some agents first report the tool's name alone, and then its input.
         let is_named =
             |last: &PreviewPart| matches!(last, PreviewPart::Did(said) if *said == text || said == what);

@@ -92,7 +92,7 @@ impl DashboardRow {
 
     /// Name of the session for people.
     pub(crate) fn handle(&self) -> String {
-        self.status().map_or_else(|| self.id.to_string(), |status| print::excerpt(status.handle(), 64))
+        self.status().map_or_else(|| self.id.to_string(), |status| print::first_words(status.handle(), 64))
     }
 
     /// True if it has a keeper, or should have one.
@@ -160,22 +160,22 @@ impl DashboardRow {
     /// Activity, end or command of the session, as `berth ls` shows it.
     pub(crate) fn activity(&self) -> String {
         let status = match &self.known {
-            RowStatus::Damaged(problem) => return print::excerpt(&problem.what, MOST_CHARS),
+            RowStatus::Damaged(problem) => return print::first_words(&problem.what, MOST_CHARS),
             RowStatus::Status(status) => status,
         };
         if self.suspended {
             return "its keeper is suspended and does not answer".to_owned();
         }
-        let doing = row::doing(status);
+        let doing = row::activity_text(status);
         // The directory is in no column, and tells agents of one kind apart.
         let is_only_named = status.what.agent.as_ref() == Some(&doing);
-        let doing = if is_only_named { format!("{doing} in {}", row::dir_of(status)) } else { doing };
+        let doing = if is_only_named { format!("{doing} in {}", row::directory_text(status)) } else { doing };
         let apart = [&status.branch, &status.model]
             .into_iter()
             .flatten()
             .filter(|_| status.state == SessionState::Idle);
         let doing = apart.fold(doing, |doing, word| format!("{doing} · {word}"));
-        print::excerpt(&doing, MOST_CHARS)
+        print::first_words(&doing, MOST_CHARS)
     }
 
     /// True if every word of the filter is in the session's name, id, agent, command, directory, state or a tag.

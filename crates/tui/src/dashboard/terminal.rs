@@ -132,7 +132,7 @@ impl DashboardTerminal {
     /// Writes as much as the terminal takes now.
     fn write(&mut self) {
         while !self.unwritten.is_empty() {
-            match rustix::io::write(tty::output(), &self.unwritten) {
+            match rustix::io::write(tty::terminal_output(), &self.unwritten) {
                 Ok(count) => drop(self.unwritten.drain(..count)),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => return,
@@ -157,7 +157,7 @@ impl DashboardTerminal {
                 PollFd::from_borrowed_fd(other, PollFlags::IN),
             ];
             if !self.unwritten.is_empty() {
-                fds.push(PollFd::from_borrowed_fd(tty::output(), PollFlags::OUT));
+                fds.push(PollFd::from_borrowed_fd(tty::terminal_output(), PollFlags::OUT));
             }
             let _ = poll(&mut fds, timeout.as_ref());
             !fds[0].revents().is_empty()
@@ -187,11 +187,11 @@ impl DashboardTerminal {
         self.give_back();
         let others =
             SIGNALS.map(Signal::as_raw).into_iter().filter(|signal| *signal != Signal::TSTP.as_raw());
-        signals::unblock_all_but(&others.collect::<Vec<_>>())?;
+        signals::unblock_all_signals_but(&others.collect::<Vec<_>>())?;
         // Stops the whole process group, as the terminal would. The kernel ignores that for an orphaned group, where no
         // shell could resume it.
         let stopped = rustix::process::kill_current_process_group(Signal::TSTP);
-        signals::unblock_all_but(&SIGNALS.map(Signal::as_raw))?;
+        signals::unblock_all_signals_but(&SIGNALS.map(Signal::as_raw))?;
         stopped?;
         self.take()
     }
@@ -199,7 +199,7 @@ impl DashboardTerminal {
 
 /// The size of the terminal, as an area.
 pub(crate) fn area() -> Rect {
-    let size = tty::size().unwrap_or_default();
+    let size = tty::terminal_size().unwrap_or_default();
     // No real terminal is larger, and more cells would only take memory.
     Rect::new(0, 0, size.cols.min(1000), size.rows.min(1000))
 }

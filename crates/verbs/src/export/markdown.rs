@@ -123,7 +123,8 @@ fn head(session: &SessionExport) -> String {
 fn one(session: &SessionExport, turn: &TurnView, calls: &[TranscriptToolUse]) -> String {
     let mut facts = vec![turn.accepted_at.to_string(), format!("from {}", line(&turn.by.place))];
     let took = turn.delivered_at.zip(turn.ended_at);
-    facts.extend(took.map(|(from, to)| format!("took {}", format::age(to.0.saturating_sub(from.0)))));
+    facts
+        .extend(took.map(|(from, to)| format!("took {}", format::describe_age(to.0.saturating_sub(from.0)))));
     let tokens = turn.input_tokens.zip(turn.output_tokens);
     facts.extend(tokens.map(|(input, output)| format!("{input} tokens in, {output} out")));
     let number = format!("{}.{}", line(session.status.handle()), turn.number);
@@ -196,7 +197,7 @@ fn details(call: &TranscriptToolUse) -> String {
     // Some agents name a tool by its arguments.
     let is_named_so = call.given.is_empty() || call.given.starts_with(name);
     let summary = if is_named_so { name.to_owned() } else { format!("{name}: {}", call.given) };
-    let summary = html(&format::excerpt(&summary, SUMMARY_CHARS)) + failed;
+    let summary = html(&format::first_words(&summary, SUMMARY_CHARS)) + failed;
     let output = match &call.output {
         Some(output) => fenced(output),
         None => "_No result was told._\n".to_owned(),
@@ -238,7 +239,7 @@ fn terminal(
 fn indented(lines: &str) -> String {
     let line = |line: &str| match line.is_empty() {
         true => "\n".to_owned(),
-        false => format!("    {}\n", format::visible(line)),
+        false => format!("    {}\n", format::escape_control_characters(line)),
     };
     lines.lines().map(line).collect()
 }
@@ -246,7 +247,7 @@ fn indented(lines: &str) -> String {
 /// Text that is Markdown already, as agents write it, without terminal controls. A block that it leaves open, because
 /// it was cut or broken off, is closed: the turns after it are not part of it.
 fn plain(text: &str) -> String {
-    let mut text = format::visible(text);
+    let mut text = format::escape_control_characters(text);
     let mut open: Option<String> = None;
     for line in text.lines() {
         let line = line.trim_start_matches(' ');
@@ -263,7 +264,7 @@ fn plain(text: &str) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    format::visible(text.trim_end())
+    format::escape_control_characters(text.trim_end())
         .lines()
         .map(|line| format!("> {line}").trim_end().to_owned() + "\n")
         .collect()
@@ -273,7 +274,7 @@ fn quoted(text: &str) -> String {
 fn fenced(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
-    format!("{fence}\n{}\n{fence}\n", format::visible(text.trim_end()))
+    format!("{fence}\n{}\n{fence}\n", format::escape_control_characters(text.trim_end()))
 }
 
 /// A few words as inline code, so that Markdown shows them unchanged.
@@ -286,11 +287,11 @@ fn code(text: &str) -> String {
 
 /// The text on one line.
 fn line(text: &str) -> String {
-    format::visible(text).split_whitespace().collect::<Vec<_>>().join(" ")
+    format::escape_control_characters(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn html(text: &str) -> String {
-    format::visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    format::escape_control_characters(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -150,7 +150,7 @@ fn is_free(conversation: &AgentConversation, take: &WriterTakeover) -> Result<()
 }
 
 fn others(conversation: &AgentConversation) -> Result<Vec<foreign_writers::ForeignWriter>, Problem> {
-    let found = foreign_writers::find(
+    let found = foreign_writers::find_foreign_writers(
         &conversation.agent,
         &conversation.id,
         |name| std::env::var_os(name),

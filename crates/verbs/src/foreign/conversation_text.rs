@@ -88,7 +88,7 @@ pub fn tail(path: &Path, until: Option<u64>, limit: usize) -> Result<Conversatio
 }
 
 fn opened(path: &Path) -> Result<(TranscriptKind, File), Problem> {
-    let named = conversation_catalog::from_file(path);
+    let named = conversation_catalog::conversation_in_file(path);
     if named.as_ref().is_some_and(|kept| kept.is_compressed) {
         return Err(Problem::new(ProblemCode::Refused, format!("{} is compressed", path.display()))
             .hint("decompress a copy of it, and give the path of the copy"));
@@ -101,7 +101,10 @@ fn opened(path: &Path) -> Result<(TranscriptKind, File), Problem> {
         )
         .hint("give the id of a conversation (`berth transcript ls`), or its file")
     })?;
-    Ok((kind, berth_transcript::open(path).map_err(|why| Problem::new(ProblemCode::Refused, why))?))
+    Ok((
+        kind,
+        berth_transcript::open_transcript(path).map_err(|why| Problem::new(ProblemCode::Refused, why))?,
+    ))
 }
 
 fn tail_of(

@@ -203,7 +203,7 @@ pub(super) fn make(
         began_at_ms: conversation.began_at.map_or(last_at_ms, |began| began.0.min(last_at_ms)),
         last_at_ms,
     };
-    let status = keeper::import(&ctx.home, &lock, past)?;
+    let status = keeper::import_session(&ctx.home, &lock, past)?;
     drop(lock);
     history::copy_now(ctx, &status, &spec, &known);
     Ok((

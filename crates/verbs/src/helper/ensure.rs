@@ -16,7 +16,7 @@ use berth_core::{HelperScope, OWNERLESS_GRACE, PROOF_TIMEOUT, SafeName, SessionI
 use berth_keeper::helpers::{self, helper_id};
 use berth_keeper::{recover, spawn_keeper};
 
-use super::{described, reworded};
+use super::{describe_helper, reword_for_helper};
 use crate::context::VerbContext;
 use crate::run::directory;
 
@@ -56,8 +56,8 @@ pub struct HelperRequest {
 /// Makes a session own a helper, and waits until the helper is ready.
 pub fn ensure(helpers: &VerbContext, asked: &HelperRequest) -> Result<SessionStatus, Problem> {
     let wish = HelperPlan::new(helpers, asked)?;
-    let status = join_or_start(helpers, &wish).map_err(|problem| reworded(problem, &wish.id))?;
-    Ok(described(helpers, status))
+    let status = join_or_start(helpers, &wish).map_err(|problem| reword_for_helper(problem, &wish.id))?;
+    Ok(describe_helper(helpers, status))
 }
 
 /// The options with names resolved.
@@ -268,7 +268,7 @@ fn start(ctx: &VerbContext, wish: &HelperPlan) -> Result<EnsureAttempt, Problem>
     }
     let (spec, terms, owner) = (wish.spec.clone(), wish.terms.clone(), wish.owner.clone());
     let request = KeeperRequest::StartHelper { spec, terms, owner };
-    match spawn_keeper::keeper(&ctx.home, &wish.id, request, ctx.asker()) {
+    match spawn_keeper::spawn_keeper(&ctx.home, &wish.id, request, ctx.asker()) {
         Ok((mut keeper, _)) => {
             drop(lock);
             second_answer(&mut keeper, wish)

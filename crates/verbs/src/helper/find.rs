@@ -11,7 +11,7 @@ use berth_core::{HelperScope, SafeName, SessionId};
 use berth_keeper::helpers::helper_id;
 use berth_store::session_status;
 
-use super::described;
+use super::describe_helper;
 use crate::context::VerbContext;
 
 /// Limit for the helpers that an ambiguous name lists.
@@ -77,7 +77,7 @@ fn named(ctx: &VerbContext, text: &str, place: Option<&str>) -> Result<HelperMat
     for id in ids(ctx)? {
         match session_status::status(&ctx.home, &id) {
             Ok(status) => {
-                let status = described(ctx, status);
+                let status = describe_helper(ctx, status);
                 if status.helper.as_ref().is_some_and(|helper| helper.name == text) {
                     all.known.push(status);
                 }
@@ -86,9 +86,9 @@ fn named(ctx: &VerbContext, text: &str, place: Option<&str>) -> Result<HelperMat
             Err(problem) if problem.code == ProblemCode::NotFound => {}
             // The helper of this directory is known by its id.
             Err(problem) if ids_here(ctx, text, place).contains(&id) => {
-                return Err(super::reworded(problem, &id));
+                return Err(super::reword_for_helper(problem, &id));
             }
-            Err(problem) => all.unreadable.push(super::reworded(problem, &id)),
+            Err(problem) => all.unreadable.push(super::reword_for_helper(problem, &id)),
         }
     }
     Ok(all)

@@ -7,7 +7,7 @@ use berth_api::{Problem, ProblemCode, SessionStatus};
 use berth_core::{Refusal, SessionId};
 use berth_store::session_status;
 
-use super::{described, reworded};
+use super::{describe_helper, reword_for_helper};
 use crate::context::VerbContext;
 
 /// Time that a keeper may take in all: end hooks have five seconds.
@@ -18,8 +18,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Makes a session release a helper; returns when that is recorded.
 pub fn release(helpers: &VerbContext, id: &SessionId, owner: &SessionId) -> Result<SessionStatus, Problem> {
-    let left = leave(helpers, id, owner).map_err(|problem| reworded(problem, id))?;
-    Ok(described(helpers, left))
+    let left = leave(helpers, id, owner).map_err(|problem| reword_for_helper(problem, id))?;
+    Ok(describe_helper(helpers, left))
 }
 
 fn leave(ctx: &VerbContext, id: &SessionId, owner: &SessionId) -> Result<SessionStatus, Problem> {

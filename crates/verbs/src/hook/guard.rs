@@ -56,7 +56,7 @@ pub fn writers_without_hook(
     let tells = |pid: u32| others.iter().any(|other| other.identity.pid == pid && other.is_alive());
     let is_known = |pid: u32| pid == mine.identity.pid || agent.above.contains(&pid) || tells(pid);
     let env = |name: &str| std::env::var_os(name);
-    foreign_writers::listed(&mine.kind, &mine.conversation_id, env, is_known).unwrap_or_default()
+    foreign_writers::listed_writers(&mine.kind, &mine.conversation_id, env, is_known).unwrap_or_default()
 }
 
 /// Process id and start time of a writer, as a record has them.

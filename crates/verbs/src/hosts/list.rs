@@ -13,7 +13,7 @@ use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::ssh::{self, PasswordPrompt};
-use super::{HostSnapshot, RemoteHost, all, save_snapshot};
+use super::{HostSnapshot, RemoteHost, all_hosts, save_snapshot};
 
 /// Time after which a silent host counts as unreachable.
 pub const PATIENCE: Duration = Duration::from_secs(15);
@@ -45,8 +45,13 @@ pub struct HostStatus {
 }
 
 /// Asks one host. An unreachable host has its last known state.
-pub fn look(home: &StateDir, host: &RemoteHost, asking: PasswordPrompt, patience: Duration) -> HostStatus {
-    let (away, known) = match ask(host, asking, patience) {
+pub fn host_status(
+    home: &StateDir,
+    host: &RemoteHost,
+    asking: PasswordPrompt,
+    patience: Duration,
+) -> HostStatus {
+    let (away, known) = match ask_host(host, asking, patience) {
         Ok(now) => {
             save_snapshot(home, host, &now);
             (None, Some(now))
@@ -56,18 +61,18 @@ pub fn look(home: &StateDir, host: &RemoteHost, asking: PasswordPrompt, patience
     let now_ms = berth_host::clock::wall_ms();
     let age_ms = known.as_ref().map(|known| now_ms.saturating_sub(known.at.0));
     let version = known.as_ref().map(|known| known.version.clone());
-    let skew = version.as_deref().and_then(skew);
+    let skew = version.as_deref().and_then(version_skew);
     let (sessions, beyond) = known.map_or((vec![], 0), |known| (known.sessions, known.beyond));
     HostStatus { host: host.clone(), away, age_ms, version, skew, sessions, beyond }
 }
 
 /// Asks all hosts that were added, in parallel.
-pub fn look_at_all(home: &StateDir, patience: Duration) -> Result<Vec<HostStatus>, Problem> {
-    let hosts = all(home)?;
+pub fn all_host_statuses(home: &StateDir, patience: Duration) -> Result<Vec<HostStatus>, Problem> {
+    let hosts = all_hosts(home)?;
     Ok(std::thread::scope(|scope| {
         let looking: Vec<_> = hosts
             .iter()
-            .map(|host| scope.spawn(move || look(home, host, PasswordPrompt::Nobody, patience)))
+            .map(|host| scope.spawn(move || host_status(home, host, PasswordPrompt::Nobody, patience)))
             .collect();
         let looked = looking.into_iter().map(|thread| thread.join());
         looked.map(|looked| looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
@@ -75,14 +80,18 @@ pub fn look_at_all(home: &StateDir, patience: Duration) -> Result<Vec<HostStatus
 }
 
 /// The message about two different versions.
-pub fn skew(there: &str) -> Option<String> {
+pub fn version_skew(there: &str) -> Option<String> {
     let here = env!("CARGO_PKG_VERSION");
     (there != here).then(|| format!("berth is {there} there and {here} here"))
 }
 
 /// Asks a host for its version and its sessions.
-pub fn ask(host: &RemoteHost, asking: PasswordPrompt, patience: Duration) -> Result<HostSnapshot, Problem> {
-    let mut command = ssh::command(host, asking, &["proxy".to_owned()])?;
+pub fn ask_host(
+    host: &RemoteHost,
+    asking: PasswordPrompt,
+    patience: Duration,
+) -> Result<HostSnapshot, Problem> {
+    let mut command = ssh::ssh_command(host, asking, &["proxy".to_owned()])?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| ssh::no_ssh(&error))?;
     let (told, heard) = mpsc::channel();
@@ -105,7 +114,7 @@ pub fn ask(host: &RemoteHost, asking: PasswordPrompt, patience: Duration) -> Res
     let _ = child.kill();
     let exit = child.wait().ok().and_then(|status| status.code());
     answer.map_err(|error| match exit {
-        Some(ssh::SSH_FAILED | ssh::NOT_THERE) => ssh::failure(host, exit, &said),
+        Some(ssh::SSH_FAILED | ssh::NOT_THERE) => ssh::ssh_failure(host, exit, &said),
         Some(_) | None => Problem::new(
             ProblemCode::Unreachable,
             format!("berth on {} gave no answer: {error}; {said}", host.target),

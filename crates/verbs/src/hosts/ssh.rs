@@ -2,7 +2,7 @@
 //!
 //! Promise: the shell on the other side passes every argument on unchanged, whatever is in it; without a terminal ssh
 //! never asks for a password.
-//! Start with [`command`].
+//! Start with [`ssh_command`].
 
 use std::process::Command;
 
@@ -28,7 +28,7 @@ pub enum PasswordPrompt {
 }
 
 /// The ssh command without its input and output. `words` are the arguments of berth on the other side.
-pub fn command(host: &RemoteHost, asking: PasswordPrompt, words: &[String]) -> Result<Command, Problem> {
+pub fn ssh_command(host: &RemoteHost, asking: PasswordPrompt, words: &[String]) -> Result<Command, Problem> {
     let ssh = &Config::load()?.hosts.ssh;
     let (program, options) =
         ssh.split_first().ok_or_else(|| Problem::new(ProblemCode::Bug, "no ssh program is configured"))?;
@@ -64,7 +64,7 @@ pub fn no_ssh(error: &std::io::Error) -> Problem {
 }
 
 /// The error for an exit code of ssh, if it is not an exit code of berth.
-pub fn failure(host: &RemoteHost, exit: Option<i32>, said: &str) -> Problem {
+pub fn ssh_failure(host: &RemoteHost, exit: Option<i32>, said: &str) -> Problem {
     let said = said.trim();
     let why = if said.is_empty() { String::new() } else { format!(": {said}") };
     match exit {

@@ -19,7 +19,7 @@ pub fn claude(root: &Path, removes: bool) -> Result<SetupPlan, Problem> {
     let config = config_dir("CLAUDE_CONFIG_DIR", ".claude")?;
     let dir = config.join("skills").join(PLUGIN);
     let mut plan = SetupPlan::default();
-    let files = hooks::plugin(&injected_hooks::command(root, "claude"), HookEvents::All);
+    let files = hooks::hook_plugin_files(&injected_hooks::hook_command(root, "claude"), HookEvents::All);
     let found: Vec<Option<String>> =
         files.iter().map(|(path, _)| read(&dir.join(path))).collect::<Result<_, _>>()?;
     let is_foreign = dir.exists() && !found.iter().flatten().any(|text| is_ours(text));

@@ -38,7 +38,7 @@ const MADE: &str = " this file was made for it";
 pub fn codex(root: &Path, removes: bool) -> Result<SetupPlan, Problem> {
     let dir = config_dir("CODEX_HOME", ".codex")?;
     let mut plan = SetupPlan::default();
-    let command = injected_hooks::command(root, "codex");
+    let command = injected_hooks::hook_command(root, "codex");
     let hooks_path = dir.join("hooks.json");
     let hooks = read(&hooks_path)?;
     let config_path = dir.join("config.toml");
@@ -72,7 +72,7 @@ pub fn codex(root: &Path, removes: bool) -> Result<SetupPlan, Problem> {
         }
     }
     if is_ours != Some(false) {
-        let all = json!({"hooks": hooks::hooks(&EVENTS, &command)});
+        let all = json!({"hooks": hooks::hooks_json(&EVENTS, &command)});
         let text = serde_json::to_string_pretty(&all).expect("a value of strings and numbers");
         let after = (!removes).then_some(format!("{text}\n"));
         plan.change(FileEdit { path: hooks_path, before: hooks, after, agent_dir: dir.clone() });
@@ -132,7 +132,7 @@ fn block(command: &str) -> String {
     for event in EVENTS {
         text.push_str(&format!(
             "[[hooks.{event}]]\n[[hooks.{event}.hooks]]\ntype = \"command\"\ncommand = {command}\ntimeout = {}\n",
-            hooks::timeout_secs(event)
+            hooks::hook_timeout_secs(event)
         ));
     }
     text

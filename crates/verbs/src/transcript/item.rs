@@ -123,7 +123,7 @@ impl TranscriptToolUse {
     /// Sets the arguments.
     pub(super) fn give(&mut self, input: &Value) {
         (self.given, _) = kept_saying(&given(input));
-        self.summary = format::excerpt(&self.given, SUMMARY_CHARS);
+        self.summary = format::first_words(&self.given, SUMMARY_CHARS);
         let length = serde_json::to_string(input).map_or(usize::MAX, |json| json.len());
         self.input = if length <= MAX_DIFF_BYTES { input.clone() } else { Value::Null };
     }

@@ -2,7 +2,9 @@
 //!
 //! Start with [`ItemCollector::hear`].
 
-use berth_driver::output::{FileChange, OutputItem, OutputReader, ToolEnd, ToolStatus, ToolUse, texts};
+use berth_driver::output::{
+    FileChange, OutputItem, OutputReader, ToolEnd, ToolStatus, ToolUse, texts_in_json,
+};
 use serde_json::Value;
 
 use super::item::{FileDiff, TranscriptItem, TranscriptToolUse};
@@ -68,7 +70,7 @@ impl ItemCollector {
         let id = word(result, "call_id");
         if self.has_tool(id) {
             self.tool(id, |tool| {
-                tool.result(&texts(&result["output"]));
+                tool.result(&texts_in_json(&result["output"]));
                 tool.is_over = true;
             });
         }

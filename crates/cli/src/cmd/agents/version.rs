@@ -66,7 +66,7 @@ impl VersionReply {
             Self::Version(_) => None,
             Self::Silent(limit) => Some(format!(
                 "`{asked}` did not answer within {} and was ended",
-                print::age(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))
+                print::describe_age(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))
             )),
             Self::Failed(reason) => Some(format!("`{asked}` failed: {reason}")),
         }
@@ -214,7 +214,7 @@ fn end_all() {
     let me = std::process::id();
     let until = Instant::now() + END_PATIENCE;
     // Only while there are children: finding descendants walks all of /proc.
-    while process_tree::reap().is_ok_and(|reaped| !reaped.no_children) && Instant::now() < until {
+    while process_tree::reap_children().is_ok_and(|reaped| !reaped.no_children) && Instant::now() < until {
         let _ = process_tree::signal_descendants(me, |_| vec![Signal::KILL.as_raw()]);
         std::thread::yield_now();
     }

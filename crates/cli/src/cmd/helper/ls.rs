@@ -12,7 +12,7 @@ use crate::safe_text::{SafeText, TextStyle};
 const NAMED_OWNERS: usize = 2;
 
 pub(crate) fn run(helpers: &CommandContext, args: &HelperLsArgs) -> Result<u8, Problem> {
-    let all = berth_verbs::helper::list(helpers)?;
+    let all = berth_verbs::helper::list_helpers(helpers)?;
     let damaged = all.damaged;
     let (listed, stopped): (Vec<SessionStatus>, Vec<SessionStatus>) =
         all.helpers.into_iter().partition(|status| args.all || status.state != SessionState::Stopped);
@@ -71,7 +71,7 @@ fn table(listed: &[SessionStatus]) -> SafeText {
     let rows: Vec<[String; 6]> = std::iter::once(head).chain(listed.iter().map(row)).collect();
     let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..6).map(width).collect();
-    let screen = crate::tty::size().map_or(usize::MAX, |size| usize::from(size.cols));
+    let screen = crate::tty::terminal_size().map_or(usize::MAX, |size| usize::from(size.cols));
     let room = screen.saturating_sub(widths.iter().sum::<usize>() + 2 * 6).max(10);
     let commands = listed.iter().map(|status| print::command_line(&status.what.command, room));
     let mut text = SafeText::default();

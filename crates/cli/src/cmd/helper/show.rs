@@ -5,7 +5,7 @@ use berth_core::SessionId;
 use berth_screen::PlainTextFilter;
 use berth_store::output::OutputFiles;
 
-use super::{described, find, reworded};
+use super::{describe_helper, find, reword_for_helper};
 use crate::args::HelperShowArgs;
 use crate::ctx::CommandContext;
 use crate::print;
@@ -17,15 +17,15 @@ const LAST_LINES: usize = 10;
 
 pub(crate) fn run(helpers: &CommandContext, args: &HelperShowArgs) -> Result<u8, Problem> {
     let id = find(helpers, &args.name)?;
-    let (status, trouble) = helpers.known(&id).map_err(|problem| reworded(problem, &id))?;
-    let status = described(helpers, status);
+    let (status, trouble) = helpers.known(&id).map_err(|problem| reword_for_helper(problem, &id))?;
+    let status = describe_helper(helpers, status);
     if args.json {
         print::json(&status)?;
     } else {
         print::text(&lines(helpers, &status))?;
     }
     let Some(problem) = trouble else { return Ok(0) };
-    print::problem(&reworded(problem.clone(), &id));
+    print::problem(&reword_for_helper(problem.clone(), &id));
     Ok(problem.code.exit_code())
 }
 
@@ -49,7 +49,7 @@ fn lines(helpers: &CommandContext, status: &SessionStatus) -> SafeText {
     if helper.owners.is_empty() {
         rows.push(("owners", super::ls::owners(status, &helper)));
     }
-    rows.push(("idle", format!("{} after its last owner", print::age(helper.idle_ms))));
+    rows.push(("idle", format!("{} after its last owner", print::describe_age(helper.idle_ms))));
     rows.push(("command", print::command_line(&status.what.command, 500)));
     rows.push(("directory", status.what.cwd.clone()));
     rows.push(("run", status.epoch.to_string()));

@@ -3,7 +3,7 @@
 use berth_api::Problem;
 use berth_core::SessionId;
 
-use super::{described, find, reworded};
+use super::{describe_helper, find, reword_for_helper};
 use crate::args::HelperStopArgs;
 use crate::cmd;
 use crate::ctx::CommandContext;
@@ -22,10 +22,10 @@ pub(crate) fn run(helpers: &CommandContext, args: &HelperStopArgs) -> Result<u8,
                     let how = print::exit_summary(&status).unwrap_or_else(|| status.state.to_string());
                     print::note(&format!("{named}: {how}"));
                 }
-                stopped.push(described(helpers, status));
+                stopped.push(describe_helper(helpers, status));
             }
             Err(problem) => {
-                print::problem(&reworded(problem.clone(), id));
+                print::problem(&reword_for_helper(problem.clone(), id));
                 worst = worst.max(problem.code.exit_code());
             }
         }

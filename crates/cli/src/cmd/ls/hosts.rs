@@ -11,7 +11,7 @@ use berth_verbs::hosts::{self, HostStatus, PATIENCE};
 use serde::Serialize;
 
 use crate::ctx::CommandContext;
-use crate::listing::{ListingEntry, SessionFilter, SessionListing, ids, listing, look_at_all, shown};
+use crate::listing::{ListingEntry, SessionFilter, SessionListing, ids, listed_entry, listing, look_at_all};
 use crate::print;
 
 /// A list with the host of each session. Sessions of this host have none.
@@ -34,7 +34,7 @@ struct HostSessionStatus<'a> {
 
 impl MultiHostListing {
     pub(super) fn collect(ctx: &CommandContext, filter: &SessionFilter) -> Result<Self, Problem> {
-        let mut looks = hosts::look_at_all(&ctx.home, PATIENCE)?;
+        let mut looks = hosts::all_host_statuses(&ctx.home, PATIENCE)?;
         let mut seen: Vec<ListingEntry> = look_at_all(ctx, filter, &ids(ctx)?);
         let mut host_of = HashMap::new();
         let now_ms = berth_host::clock::wall_ms();
@@ -42,7 +42,7 @@ impl MultiHostListing {
             for mut status in std::mem::take(&mut look.sessions) {
                 status.id = placed(&look.host.name, &status.id);
                 host_of.insert(status.id.clone(), at);
-                seen.push(shown(filter, status, None, now_ms));
+                seen.push(listed_entry(filter, status, None, now_ms));
             }
         }
         Ok(Self { listing: listing(filter, seen), looks, host_of })
@@ -87,7 +87,10 @@ impl MultiHostListing {
             let name = &look.host.name;
             Some(match look.age_ms {
                 Some(age) => {
-                    format!("{name} is away ({why}): its sessions are shown as of {} ago", print::age(age))
+                    format!(
+                        "{name} is away ({why}): its sessions are shown as of {} ago",
+                        print::describe_age(age)
+                    )
                 }
                 None => format!("{name} is away ({why}) and has not answered before"),
             })

@@ -54,7 +54,7 @@ pub(super) fn run(ctx: &CommandContext, args: &LsArgs, filter: SessionFilter) ->
     let raw = tty::RawMode::enter().map_err(|error| cannot("prepare the terminal", &error))?;
     // The alternate screen, so that the old content comes back at the end; the cursor is hidden.
     tty::set_active_screen(berth_screen::ActiveScreen::Alternate);
-    tty::last_words(b"\x1b[?1049h\x1b[?25l");
+    tty::write_before_exit(b"\x1b[?1049h\x1b[?25l");
     let left = watch(ctx, args, &mut live, &signals);
     drop(raw);
     left
@@ -82,7 +82,7 @@ fn watch(
         if picture != last {
             // One synchronized update where the terminal supports it, drawn over the old picture: nothing flickers.
             let rows = picture.as_str().replace('\n', "\x1b[K\r\n");
-            tty::last_words(format!("\x1b[?2026h\x1b[H{rows}\x1b[K\x1b[J\x1b[?2026l").as_bytes());
+            tty::write_before_exit(format!("\x1b[?2026h\x1b[H{rows}\x1b[K\x1b[J\x1b[?2026l").as_bytes());
             last = picture;
         }
         loop {
@@ -156,7 +156,7 @@ fn wait(live: &LiveListing<'_>, signals: &SignalFd, for_news: bool, patience: Du
 
 /// The whole screen, row by row.
 fn picture(ctx: &CommandContext, args: &LsArgs, live: &LiveListing<'_>) -> Result<SafeText, Problem> {
-    let size = tty::size().unwrap_or_default();
+    let size = tty::terminal_size().unwrap_or_default();
     let (rows, columns) = (usize::from(size.rows).max(2), usize::from(size.cols).max(2));
     let colour = tty::wants_colour();
     let mut listing = live.listing();
@@ -169,7 +169,7 @@ fn picture(ctx: &CommandContext, args: &LsArgs, live: &LiveListing<'_>) -> Resul
         lines.truncate(room);
     }
     foot.push("q leaves".to_owned());
-    let foot = text_width::cut(&text_width::one_line(&foot.join(" · ")), columns);
+    let foot = text_width::cut_to_columns(&text_width::one_line(&foot.join(" · ")), columns);
     lines.resize(room, SafeText::default());
     lines.push(SafeText::painted(TextStyle::Dim, foot, colour));
     Ok(SafeText::joined(lines, "\n"))

@@ -20,7 +20,7 @@ pub(super) fn run(
     let root = if how.dry_run { StateDir::place()? } else { StateDir::locate()?.root().to_owned() };
     let plan = plan(&root, how.remove)?;
     // The hooks call berth through this link, so it is made even if all files are up to date.
-    let link = injected_hooks::link_path(&root);
+    let link = injected_hooks::hook_link_path(&root);
     let leads_nowhere = !how.remove && !link.exists();
     if !how.remove && !how.dry_run {
         SetupPlan::link(&root)?;

@@ -78,7 +78,7 @@ fn text(report: &TranscriptReport) -> String {
     };
     let path = report.path.display();
     let agent = report.agent.unwrap_or("unknown agent");
-    let size = print::size(report.bytes);
+    let size = print::describe_size(report.bytes);
     let records = count(report.records, "record");
     let mut text = format!("{path}: {found} ({agent}, {records}, {size})\n");
     for finding in &report.findings {
@@ -140,7 +140,7 @@ fn told(side: &ForkSide) -> String {
 
 fn turns(turns: &[BranchTurn], indent: &str, text: &mut String) {
     for turn in turns.iter().take(MAX_TURNS) {
-        let said = text_width::cut(&text_width::one_line(&turn.said), 60);
+        let said = text_width::cut_to_columns(&text_width::one_line(&turn.said), 60);
         let _ = writeln!(text, "{indent}line {}  {}  {}: {said}", turn.line, moment(turn.at_ms), turn.kind);
     }
     if turns.len() > MAX_TURNS {

@@ -33,7 +33,7 @@ pub(super) fn run(ctx: &CommandContext, args: &TranscriptTreeArgs) -> Result<u8,
         return Err(Problem::new(ProblemCode::Refused, format!("nothing was said in {}", path.display()))
             .hint("`berth transcript check` says what is in it"));
     }
-    let room = tty::size().map_or(USUAL_WIDTH, |size| usize::from(size.cols));
+    let room = tty::terminal_size().map_or(USUAL_WIDTH, |size| usize::from(size.cols));
     let paint = tty::wants_colour();
     let mut drawing =
         TreeDrawing { tree: &tree, below: below(&tree), room, paint, text: SafeText::default() };
@@ -125,8 +125,11 @@ impl TreeDrawing<'_> {
         };
         let end = if turn.is_end { "  ◀ a resume goes on here" } else { "" };
         let head = format!("{place}  {}  ", moment(turn.at_ms));
-        let used = text_width::width(before) + 2 + text_width::width(&head) + text_width::width(end);
-        let said = text_width::cut(&said, self.room.saturating_sub(used).max(12));
+        let used = text_width::column_width(before)
+            + 2
+            + text_width::column_width(&head)
+            + text_width::column_width(end);
+        let said = text_width::cut_to_columns(&said, self.room.saturating_sub(used).max(12));
         let paint = if turn.resumed { TextStyle::Green } else { TextStyle::Yellow };
         self.text.push(before);
         self.text.push(SafeText::painted(paint, mark, self.paint) + " ");

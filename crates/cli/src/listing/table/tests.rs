@@ -3,7 +3,7 @@ use insta::assert_snapshot;
 
 use super::TableFormat;
 use crate::listing::row::ListingRow;
-use crate::text_width::width;
+use crate::text_width::column_width;
 
 fn draw(rows: &[ListingRow], paper: TableFormat) -> Vec<String> {
     super::draw(rows, paper).iter().map(|line| line.as_str().to_owned()).collect()
@@ -48,7 +48,11 @@ fn no_line_is_wider_than_the_terminal_and_none_is_lost() {
             let lines = draw(&rows, paper(columns));
             assert_eq!(lines.len(), 5);
             for line in &lines {
-                assert!(width(line) <= columns.max(2), "{columns}: {line:?} is {} wide", width(line));
+                assert!(
+                    column_width(line) <= columns.max(2),
+                    "{columns}: {line:?} is {} wide",
+                    column_width(line)
+                );
             }
         }
     }
@@ -59,10 +63,10 @@ fn columns_begin_at_the_same_place_in_every_line() {
     for columns in [40, 80, 200] {
         let lines = draw(&rows(), paper(columns));
         let head = &lines[0];
-        let state_at = width(head.split("STATE").next().expect("a head"));
+        let state_at = column_width(head.split("STATE").next().expect("a head"));
         for (line, state) in lines[1..].iter().zip(["needs-you", "working", "idle", "stopped"]) {
             let before = line.split(state).next().expect("a state");
-            assert_eq!(width(before), state_at, "{columns}: {line:?}");
+            assert_eq!(column_width(before), state_at, "{columns}: {line:?}");
         }
     }
 }

@@ -26,7 +26,7 @@ fn an_agent_started_by_an_agent_has_a_session_of_its_own(kind: RealAgentKind) {
     assert_ne!(natives[0], natives[1]);
     let agent = world.lab.process("inner", "pid");
     let marks = ["CLAUDE_CODE_SESSION_ID", "CLAUDE_PID", "CODEX_THREAD_ID"];
-    let lent = berth_host::process_tree::variables(agent.pid, marks).expect("our own process");
+    let lent = berth_host::process_tree::process_variables(agent.pid, marks).expect("our own process");
     assert_eq!(lent, [None, None, None], "the outer agent's name is not lent to the inner one");
     world.ok(&["stop", "outer"]);
     assert_eq!(world.lab.process("inner", "pid"), agent, "it lives on");

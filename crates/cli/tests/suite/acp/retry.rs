@@ -49,7 +49,7 @@ impl RefusingListener {
                 let count = stream.read(&mut asked).unwrap_or(0);
                 let is_answer = asked[..count].windows(10).any(|at| at == b"answer_ask");
                 heard.fetch_add(usize::from(is_answer), Ordering::SeqCst);
-                let _ = frame::write(&mut stream, FrameKind::Answer, &[&answer]);
+                let _ = frame::write_frame(&mut stream, FrameKind::Answer, &[&answer]);
             }
         });
         Self { sock, aside, heard, is_over, thread: Some(thread) }

@@ -48,7 +48,7 @@ fn e7_an_agent_that_obeys_is_not_killed_and_a_stopped_one_is_woken_to_obey() {
             let agent = lab.process(&id, "pid");
             signal(&agent, Signal::STOP);
             wait_until("it to stand still", || {
-                berth_host::identity::stat(agent.pid).is_ok_and(|stat| stat.state == 'T')
+                berth_host::identity::process_stat(agent.pid).is_ok_and(|stat| stat.state == 'T')
             });
         }
         lab.ok(["stop", &id, "--grace", "1h"]);

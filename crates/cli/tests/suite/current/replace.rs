@@ -155,13 +155,13 @@ fn an_old_session_that_cannot_be_ended_is_an_error_that_names_both() {
         .claim()
         .expect("a lease")
         .expect("the lock is free");
-    let listener = berth_host::socket::listen(&lab.session_dir(&old), "sock").expect("a socket");
+    let listener = berth_host::socket::listen_at(&lab.session_dir(&old), "sock").expect("a socket");
     listener.set_nonblocking(false).expect("a socket");
     let id = old.clone();
     // A keeper that says its session runs, and will not stop.
     std::thread::spawn(move || {
         while let Ok((mut caller, _)) = listener.accept() {
-            let Ok(Some(call)) = frame::read(&mut caller) else { continue };
+            let Ok(Some(call)) = frame::read_frame(&mut caller) else { continue };
             let is_stop = call.payload.windows(6).any(|window| window == b"\"stop\"");
             let problem = Problem::new(ProblemCode::Refused, "not today");
             let status =
@@ -172,7 +172,7 @@ fn an_old_session_that_cannot_be_ended_is_an_error_that_names_both() {
                 KeeperAnswer::Done { status: Box::new(status) }
             };
             let answer = serde_json::to_vec(&answer).expect("plain data");
-            let _ = frame::write(&mut caller, FrameKind::Answer, &[&answer]);
+            let _ = frame::write_frame(&mut caller, FrameKind::Answer, &[&answer]);
             let _ = caller.read(&mut [0]);
         }
     });

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use berth_harness::{TestEnvironment, wait_until};
-use berth_host::lock::{LockState, probe};
+use berth_host::lock::{LockState, lock_state};
 
 use super::{command, idle, lab, release, replace, state, text, turn, turn_state, wait_state, wait_turn};
 
@@ -117,7 +117,7 @@ fn g8_an_agent_that_leaves_the_conversation_of_another_session_is_back_in_its_ow
     let theirs = text(&lab.show("t"), "conversation_id");
     let is_locked = |id: &str| {
         let lock = lab.home().join("conversations/claude").join(id);
-        matches!(probe(&lock), Ok(Some(LockState::Held)))
+        matches!(lock_state(&lock), Ok(Some(LockState::Held)))
     };
     lab.ok(["input", "s", "--enter", &format!("/resume {theirs}")]);
     wait_state(&lab, "needs-you");

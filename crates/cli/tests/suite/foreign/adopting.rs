@@ -122,9 +122,10 @@ impl LeftoverGuard<'_> {
     /// All that carry the mark.
     fn all(&self) -> Vec<ProcessIdentity> {
         let home = self.0.lab.dir().display().to_string();
-        let mut found = berth_host::process_tree::with_mark("HOME", &home).expect("/proc").processes;
+        let mut found =
+            berth_host::process_tree::processes_with_variable("HOME", &home).expect("/proc").processes;
         found.retain(|one| {
-            matches!(berth_host::process_tree::variables(one.pid, ["CLAUDE_PID"]), Ok([Some(_)]))
+            matches!(berth_host::process_tree::process_variables(one.pid, ["CLAUDE_PID"]), Ok([Some(_)]))
         });
         found
     }
@@ -133,7 +134,7 @@ impl LeftoverGuard<'_> {
     fn leaders(&self, name: &str) -> Vec<ProcessIdentity> {
         let mut found = self.all();
         found.retain(|one| {
-            let stat = berth_host::identity::stat(one.pid);
+            let stat = berth_host::identity::process_stat(one.pid);
             stat.is_ok_and(|stat| stat.comm == name && stat.session == one.pid)
         });
         found
@@ -169,7 +170,7 @@ fn a_tool_that_a_killed_agent_left_is_ended_first_and_a_daemon_is_not() {
     let session = world.ok(&["adopt", "aaaa", "--tui", "--detach"]);
     let alive: Vec<&ProcessIdentity> = shells.iter().filter(|one| is_alive(one)).collect();
     assert_eq!(alive.len(), 1, "one of the two had a dead agent");
-    let [agent] = berth_host::process_tree::variables(alive[0].pid, ["CLAUDE_PID"]).expect("our own");
+    let [agent] = berth_host::process_tree::process_variables(alive[0].pid, ["CLAUDE_PID"]).expect("our own");
     assert_eq!(agent, Some(std::process::id().to_string()));
     assert!(is_alive(&daemon), "a process that may be meant to stay was ended");
     let log = world.ok(&["log", &session]);

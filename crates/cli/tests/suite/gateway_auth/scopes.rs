@@ -1,7 +1,7 @@
 //! Every route there is, against every token there is.
 
 use berth_api::AccessScope;
-use berth_gateway::routes::{Route, all};
+use berth_gateway::routes::{Route, all_routes};
 use berth_harness::wait_until;
 use serde_json::json;
 
@@ -39,7 +39,7 @@ fn every_route_refuses_a_stranger_and_a_token_that_does_not_go_so_far() {
         .map(|scope| (scope, token(&lab, scope.word(), scope.word(), &[])))
         .collect();
     let mut refused = 0;
-    for route in all() {
+    for route in all_routes() {
         let (method, path) = (route.method.as_str(), path_of(&route));
         let Some(needed) = route.scope else {
             let known = format!("{method} {}", route.path);
@@ -121,7 +121,7 @@ fn c16_for_a_token_with_a_list_of_sessions_there_are_no_others() {
         assert_eq!(problem.to_string().replace(hidden, "nobody"), absent, "no hint that it exists");
     }
     // No stream that goes on showing a token its sessions names the other one.
-    for route in all().into_iter().filter(|route| route.filtered && route.method == "GET") {
+    for route in all_routes().into_iter().filter(|route| route.filtered && route.method == "GET") {
         if route.path.contains('{') || route.path == "/v1/events" {
             continue;
         }
@@ -135,8 +135,8 @@ fn c16_for_a_token_with_a_list_of_sessions_there_are_no_others() {
     // Routes that are not about one session, and are not described as showing only the token's sessions, are not for
     // such tokens; neither are conversations that belong to no session.
     let is_foreign = |path: &str| path.starts_with("/v1/foreign");
-    assert_eq!(all().iter().filter(|route| is_foreign(route.path)).count(), 6);
-    for route in all().into_iter().filter(|route| route.scope.is_some()) {
+    assert_eq!(all_routes().iter().filter(|route| is_foreign(route.path)).count(), 6);
+    for route in all_routes().into_iter().filter(|route| route.scope.is_some()) {
         let path = path_of(&route).replace("/one", "/two");
         let reply = status(&gateway, route.method.as_str(), &path, &[("Authorization", &bearer(&some))]);
         if route.path.contains("{session}") {

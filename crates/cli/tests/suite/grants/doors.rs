@@ -84,11 +84,11 @@ fn hand_on(dir: &std::path::Path, requests: &[KeeperRequest], accepted: bool) ->
     let call = |request| {
         let place = "a test".into();
         let call = KeeperCall { protocol: PROTOCOL, place, agent: None, also: vec![], trace: None, request };
-        frame::encode(FrameKind::Call, &[&serde_json::to_vec(&call).expect("plain data")])
+        frame::encode_frame(FrameKind::Call, &[&serde_json::to_vec(&call).expect("plain data")])
     };
     if accepted {
         stream.write_all(&call(KeeperRequest::Status)).expect("a keeper that reads");
-        frame::read(&mut stream).expect("an answer");
+        frame::read_frame(&mut stream).expect("an answer");
     }
     let calls: Vec<u8> = requests.iter().flat_map(|request| call(request.clone())).collect();
     std::fs::write(dir.join("test.calls"), calls).expect("a file");
@@ -105,7 +105,7 @@ fn answers_to(dir: &std::path::Path, count: usize) -> Vec<KeeperAnswer> {
     let answers = || {
         let mut bytes = std::fs::read(dir.join("test.answer")).unwrap_or_default();
         let mut answers: Vec<KeeperAnswer> = Vec::new();
-        while let Ok(Some(frame)) = frame::take(&mut bytes) {
+        while let Ok(Some(frame)) = frame::take_frame(&mut bytes) {
             answers.push(serde_json::from_slice(&frame.payload).expect("an answer"));
         }
         answers

@@ -76,7 +76,8 @@ fn d14_a_hook_with_another_environment_uses_the_same_registry() {
     wait_gone(&running);
     assert_eq!(command(&["stop", "--grace", "0s", &session]).code, 0);
     let home = state.join("berth").display().to_string();
-    let left = || process_tree::with_mark("BERTH_HOME", &home).expect("/proc can be read").processes;
+    let left =
+        || process_tree::processes_with_variable("BERTH_HOME", &home).expect("/proc can be read").processes;
     wait_until("all of it to be gone", || left().is_empty());
 }
 

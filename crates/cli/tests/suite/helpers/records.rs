@@ -9,7 +9,7 @@ use berth_api::record::SessionSpec;
 use berth_api::{KeeperConnection, Problem};
 use berth_core::{Event, HelperScope, HelperTerms, SafeName, SessionId};
 use berth_harness::{TestEnvironment, signal, wait_gone, wait_until};
-use berth_host::lock::{LockState, probe};
+use berth_host::lock::{LockState, lock_state};
 use berth_journal::{Journal, JournalLimits, RealDisk};
 use berth_store::StateDir;
 use berth_store::session_view::StoredEvent;
@@ -79,7 +79,7 @@ fn a_helper_cannot_be_resumed_like_a_session() {
     let id = text(&ensured(&lab, &place, "web", &session, &[], &["hang"]), "id");
     lab.ok(["helper", "stop", "--grace", "0s", &id]);
     let lease = lab.home().join("helpers").join(&id).join("lease");
-    wait_until("its keeper's end", || matches!(probe(&lease), Ok(Some(LockState::Free))));
+    wait_until("its keeper's end", || matches!(lock_state(&lease), Ok(Some(LockState::Free))));
     let (resumed, answer) = first_request(
         &lab,
         &place,
@@ -240,7 +240,7 @@ fn a_record_that_was_copied_is_not_used() {
     lab.ok(["helper", "stop", &id]);
     // The keeper's last act follows its last answer; a copy made meanwhile would be torn.
     let lease = lab.home().join("helpers").join(&id).join("lease");
-    wait_until("its keeper's end", || matches!(probe(&lease), Ok(Some(LockState::Free))));
+    wait_until("its keeper's end", || matches!(lock_state(&lease), Ok(Some(LockState::Free))));
     let scope = HelperScope::Dir(there.to_str().expect("text").to_owned());
     let copy = id_of(&lab, "web", &scope);
     let shelf = lab.home().join("helpers");

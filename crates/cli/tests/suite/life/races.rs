@@ -7,7 +7,7 @@ use crate::life::{archived, finish, lab, rounds, spawn, state};
 
 /// How many agents of this session there are, of any run. (They have no children.)
 fn agents(id: &str) -> usize {
-    process_tree::with_mark("BERTH_SESSION", id).expect("/proc can be read").processes.len()
+    process_tree::processes_with_variable("BERTH_SESSION", id).expect("/proc can be read").processes.len()
 }
 
 /// B8: an archived session that several commands restore at once has one agent.

@@ -9,9 +9,9 @@ use super::{keep_busy, lab};
 
 /// Waits until the agent was released, and its keeper is gone: the lease is the last thing it lets go.
 fn gone(dir: &std::path::Path) {
-    use berth_host::lock::{LockState, probe};
+    use berth_host::lock::{LockState, lock_state};
     wait_until("its keeper to be gone", || {
-        !dir.join("sock").exists() && matches!(probe(&dir.join("lease")), Ok(Some(LockState::Free)))
+        !dir.join("sock").exists() && matches!(lock_state(&dir.join("lease")), Ok(Some(LockState::Free)))
     });
 }
 
@@ -142,7 +142,7 @@ fn a_run_that_ends_while_a_command_reads_it_is_not_called_lost() {
     let mut why = lab.command(["why", &id, "--json"]);
     why.env("BERTH_KILLPOINT", "stop:view-between-journal-and-lease").stdout(Stdio::piped());
     let why = why.spawn().expect("berth starts");
-    let is_stopped = || berth_host::identity::stat(why.id()).is_ok_and(|stat| stat.state == 'T');
+    let is_stopped = || berth_host::identity::process_stat(why.id()).is_ok_and(|stat| stat.state == 'T');
     wait_until("it to have read the journal", is_stopped);
     lab.ok(["stop", &id]);
     gone(&lab.session_dir(&id));

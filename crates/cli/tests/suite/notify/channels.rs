@@ -61,7 +61,7 @@ fn a_command_that_does_not_end_is_killed_with_its_children() {
         wait_for(&pids).split_whitespace().map(|pid| pid.parse().expect("a number")).collect();
     settled(&lab);
     for pid in pids {
-        let left = berth_host::identity::stat(pid).ok().filter(|stat| !stat.is_zombie());
+        let left = berth_host::identity::process_stat(pid).ok().filter(|stat| !stat.is_zombie());
         assert!(left.is_none(), "{left:?}");
     }
     let last = log(&lab).pop().expect("a line");
@@ -79,7 +79,7 @@ fn processes_that_a_command_leaves_behind_are_killed_when_it_ends() {
     lab.start_with(&["--name", "s"], &["exit:0"]);
     let pid: u32 = wait_for(&pid).trim().parse().expect("a number");
     settled(&lab);
-    let left = berth_host::identity::stat(pid).ok().filter(|stat| !stat.is_zombie());
+    let left = berth_host::identity::process_stat(pid).ok().filter(|stat| !stat.is_zombie());
     assert!(left.is_none(), "{left:?}");
     assert_eq!(log(&lab).pop().expect("a line")["outcome"], "sent");
 }

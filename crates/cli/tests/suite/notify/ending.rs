@@ -30,7 +30,7 @@ fn a_session_ends_and_its_keeper_leaves_while_a_webhook_hangs() {
     assert!(!ps.to_string().contains("notifier"), "{ps}");
     let whose = lab.json(["why", "--pid", &notifier.pid.to_string(), "--json"]);
     assert_eq!(whose["verdict"], "not-ours", "{whose}");
-    let stat = berth_host::identity::stat(notifier.pid).expect("it lives");
+    let stat = berth_host::identity::process_stat(notifier.pid).expect("it lives");
     assert_ne!(stat.ppid, keeper.pid);
     lab.ok(["stop", "s", "--grace", "5s"]);
     wait_gone(&keeper);

@@ -17,7 +17,7 @@ use crate::notify::{
 fn healed(lab: &berth_harness::TestEnvironment, id: &str) {
     wait_until("its keeper to be gone", || {
         !matches!(
-            berth_host::lock::probe(&lab.session_dir(id).join("lease")),
+            berth_host::lock::lock_state(&lab.session_dir(id).join("lease")),
             Ok(Some(berth_host::lock::LockState::Held))
         )
     });

@@ -3,8 +3,8 @@
 use std::process::{Child, Stdio};
 
 use berth_harness::{TestEnvironment, signal, wait_gone, wait_until};
-use berth_host::identity::{ProcessIdentity, stat};
-use berth_host::lock::{LockState, probe};
+use berth_host::identity::{ProcessIdentity, process_stat};
+use berth_host::lock::{LockState, lock_state};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn stalled_at(lab: &TestEnvironment, point: &str) -> (Child, ProcessIdentity, St
     wait_until("the session's directory", || id().is_some());
     let id = id().expect("an id");
     let dir = lab.session_dir(&id);
-    wait_until("the keeper's claim", || matches!(probe(&dir.join("lease")), Ok(Some(LockState::Held))));
+    wait_until("the keeper's claim", || matches!(lock_state(&dir.join("lease")), Ok(Some(LockState::Held))));
     let keeper = lab.processes().into_iter().find(|process| {
         let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
         line.starts_with(b"berth\0keeper\0")
@@ -97,7 +97,7 @@ fn g3_a_session_whose_agent_ended_and_whose_end_is_not_recorded_yet_is_not_faile
     let (keeper, agent) = (lab.process(&id, "keeper_pid"), lab.process(&id, "pid"));
     // The keeper has no chance to write down what it sees.
     signal(&keeper, Signal::STOP);
-    wait_until("it to stand still", || stat(keeper.pid).is_ok_and(|stat| stat.state == 'T'));
+    wait_until("it to stand still", || process_stat(keeper.pid).is_ok_and(|stat| stat.state == 'T'));
     signal(&agent, Signal::KILL);
     wait_gone(&agent);
     for _ in 0..2 {

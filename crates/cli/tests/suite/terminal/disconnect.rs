@@ -115,11 +115,11 @@ fn f1_a_stopped_client_never_holds_up_the_agent_and_then_shows_the_right_screen(
     let client = terminal.identity();
     terminal.signal(Signal::STOP);
     wait_until("the client to stand still", || {
-        berth_host::identity::stat(client.pid).is_ok_and(|stat| stat.state == 'T')
+        berth_host::identity::process_stat(client.pid).is_ok_and(|stat| stat.state == 'T')
     });
     touch(&go);
     wait_until("the flood to be over", || done.exists());
-    assert_eq!(berth_host::identity::stat(client.pid).expect("it is there").state, 'T');
+    assert_eq!(berth_host::identity::process_stat(client.pid).expect("it is there").state, 'T');
     terminal.signal(Signal::CONT);
     assert_shows_the_truth(&lab, &id, &mut terminal, "the end");
     let shown = terminal.raw.len() - before;

@@ -215,7 +215,7 @@ fn a_purge_waits_for_the_last_copy() {
     kept.wait_points(1);
     let lease = kept.lab.session_dir(&kept.id).join("lease");
     kept.stop();
-    wait_until("its keeper to leave", || matches!(lock::probe(&lease), Ok(Some(lock::LockState::Free))));
+    wait_until("its keeper to leave", || matches!(lock::lock_state(&lease), Ok(Some(lock::LockState::Free))));
     // As if the keeper were still copying, after a slow farewell to a client that does not listen.
     let dir = kept.lab.session_dir(&kept.id);
     let copying = berth_store::SessionFiles::understand(dir.as_os_str())

@@ -63,8 +63,9 @@ fn clients_that_never_finish_their_frames_cost_a_keeper_a_bounded_amount_of_memo
         let mut stream = connect(&lab, &id);
         // A request that is accepted, so that longer ones may follow.
         let status = br#"{"protocol":1,"place":"","request":{"ask":"status"}}"#;
-        berth_api::frame::write(&mut stream, berth_api::frame::FrameKind::Call, &[status]).expect("room");
-        berth_api::frame::read(&mut stream).expect("an answer").expect("an answer");
+        berth_api::frame::write_frame(&mut stream, berth_api::frame::FrameKind::Call, &[status])
+            .expect("room");
+        berth_api::frame::read_frame(&mut stream).expect("an answer").expect("an answer");
         // The keeper disconnects the client that hoards most, which may be this one.
         let _ = stream.write_all(&LONGEST_HEADER).and_then(|()| stream.write_all(&piece));
         hoarders.push(stream);

@@ -60,7 +60,7 @@ fn keepers_that_leave_while_a_user_talks_are_not_left_as_zombies() {
     gone();
     let talker = terminal.identity().pid;
     let children = || {
-        let all = berth_host::process::census().expect("/proc can be read");
+        let all = berth_host::process::all_processes().expect("/proc can be read");
         all.into_iter()
             .filter(|stat| stat.ppid == talker)
             .map(|stat| (stat.pid, stat.state))

@@ -291,7 +291,7 @@ fn one_of<T: Copy>(
 }
 
 fn time(text: &str) -> Result<Duration, InvalidValue> {
-    berth_api::time::duration(text)
+    berth_api::time::parse_duration(text)
         .map_err(|why| InvalidValue { what: format!("is not a valid time: {why}"), hint: None })
 }
 

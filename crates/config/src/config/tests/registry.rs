@@ -209,7 +209,7 @@ fn a_bad_value_is_refused_where_it_is_and_never_repeated_if_it_may_be_a_secret()
 fn every_key_that_is_explained_is_read_and_the_other_way_round() {
     // The example contains every key of the registry: a registered key that is not read is refused as unknown, and
     // reading a key that is not registered panics.
-    let uncommented: String = explain::example()
+    let uncommented: String = explain::example_config()
         .lines()
         .filter_map(|line| line.strip_prefix('#').filter(|rest| !rest.starts_with([' ', '#'])))
         .map(|line| format!("{line}\n"))
@@ -234,7 +234,7 @@ fn every_key_that_is_explained_is_read_and_the_other_way_round() {
         }
     }
     // The example as printed, all of it commented out, sets nothing.
-    let config = parsed(&explain::example()).expect("comments");
+    let config = parsed(&explain::example_config()).expect("comments");
     assert!(config.settings.iter().all(|setting| setting.origin == SettingOrigin::Default));
 }
 
@@ -273,17 +273,17 @@ fn a_default_is_a_value_that_is_understood() {
 
 #[test]
 fn a_key_is_explained_by_its_path_by_its_name_and_by_its_table() {
-    let all = explain::text(None).expect("all");
+    let all = explain::explain_keys(None).expect("all");
     for table in TABLES {
         assert!(all.contains(&format!("[{}]\n", table.path)), "{all}");
     }
-    let color = explain::text(Some("ui.color")).expect("a key");
+    let color = explain::explain_keys(Some("ui.color")).expect("a key");
     assert!(color.starts_with("[ui]\n") && color.contains("variable  BERTH_UI_COLOR\n"), "{color}");
-    assert_eq!(explain::text(Some("color")).expect("its name"), color);
-    let command = explain::text(Some("agents.claude.command")).expect("a name for NAME");
+    assert_eq!(explain::explain_keys(Some("color")).expect("its name"), color);
+    let command = explain::explain_keys(Some("agents.claude.command")).expect("a name for NAME");
     assert!(command.contains("\n  command\n") && !command.contains("\n  driver\n"), "{command}");
-    assert!(explain::text(Some("agents")).expect("a table").contains("\n  driver\n"));
-    let problem = explain::text(Some("ui.colour")).expect_err("no such key");
+    assert!(explain::explain_keys(Some("agents")).expect("a table").contains("\n  driver\n"));
+    let problem = explain::explain_keys(Some("ui.colour")).expect_err("no such key");
     assert_eq!(
         (problem.code, problem.what.as_str()),
         (ProblemCode::NotFound, "there is no key `ui.colour`; did you mean `ui.color`?")
@@ -304,7 +304,7 @@ fn the_docs_say_what_the_registry_says() {
         assert!(wanted.contains(&heading), "no heading {heading} in docs/config.md");
         let from = wanted.find(&begin).expect("just looked for") + begin.len();
         let to = from + wanted[from..].find(end).expect("a marked part has an end");
-        wanted.replace_range(from..to, &explain::markdown(table));
+        wanted.replace_range(from..to, &explain::keys_as_markdown(table));
     }
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(DOCS, &wanted).expect("docs/config.md can be written");

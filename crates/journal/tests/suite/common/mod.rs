@@ -46,7 +46,7 @@ pub(crate) fn open(disk: &FakeDisk) -> Result<(FakeJournal, RecoveredJournal<Byt
 }
 
 pub(crate) fn read(disk: &FakeDisk) -> Result<Vec<Committed<ByteRecord>>, JournalError> {
-    berth_journal::read(disk, OWNER, Seq(1))
+    berth_journal::read_journal(disk, OWNER, Seq(1))
 }
 
 /// `00000000000000000001.log`

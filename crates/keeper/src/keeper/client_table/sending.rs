@@ -104,7 +104,7 @@ impl ClientTable {
         if seeing.is_empty() || output.is_empty() {
             return;
         }
-        let frame: Rc<[u8]> = frame::encode(FrameKind::Output, &[output]).into();
+        let frame: Rc<[u8]> = frame::encode_frame(FrameKind::Output, &[output]).into();
         for key in seeing {
             if let Some(client) = self.clients.get_mut(&key) {
                 client.send_output(&frame);

@@ -80,7 +80,7 @@ impl ConversationSigns {
         let kind = TranscriptKind::of(&spec.conversation)?;
         let env = location::where_kept(spec, session.conversation.as_ref());
         let dir = berth_transcript::config_dir(kind, env).ok()?;
-        foreign_writers::open_in(kind, &dir, agent.pid, identity.pid(), &mut self.wrapped)
+        foreign_writers::conversation_open_in_run(kind, &dir, agent.pid, identity.pid(), &mut self.wrapped)
     }
 }
 

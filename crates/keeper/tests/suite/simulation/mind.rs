@@ -138,7 +138,7 @@ impl SimulatedJournaledSession {
             KeeperBug::SnapshotAhead => {
                 all.iter().filter(|event| event.seq() > snapshot.checkpoint.seq).cloned().collect()
             }
-            _ => berth_journal::read_after(disk, SESSION, snapshot.checkpoint).ok()??,
+            _ => berth_journal::read_journal_after(disk, SESSION, snapshot.checkpoint).ok()??,
         };
         tail.iter().for_each(|event| drop(history.apply(event)));
         Some(history)

@@ -24,7 +24,7 @@ impl SimulatedStore {
     /// The events that a reader without bugs finds.
     pub(crate) fn read(&self, from: u64) -> Result<Vec<Committed<StoredEvent>>, String> {
         match self {
-            Self::Files(disk) => berth_journal::read(disk, SESSION, Seq(from))
+            Self::Files(disk) => berth_journal::read_journal(disk, SESSION, Seq(from))
                 .map_err(|error| format!("a reader finds: {error}")),
             Self::Memory(store) => Ok(store.read(&id(), from, usize::MAX)),
         }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use berth_test_dir::TestDir;
-use berth_transcript::{GivenPrompt, TurnFate, fate};
+use berth_transcript::{GivenPrompt, TurnFate, turn_fate};
 
 /// Id of every transcript in the tests. The contents name another id, which no test reads.
 pub(crate) const ID: &str = "11111111-2222-4333-8444-555555555555";
@@ -45,7 +45,7 @@ impl TranscriptTestHome {
     }
 
     pub(crate) fn fate(&self, kind: &str, asked: &GivenPrompt<'_>) -> TurnFate {
-        fate(kind, ID, self.env(), asked)
+        turn_fate(kind, ID, self.env(), asked)
     }
 }
 

@@ -15,7 +15,7 @@ impl LiveChat {
     /// Prints new text of the story, and paints the foot below it.
     pub(super) fn paint(&mut self) -> Result<(), ChatExit> {
         self.note_question();
-        let size = tty::size().unwrap_or_default();
+        let size = tty::terminal_size().unwrap_or_default();
         let (rows, cursor) = self.rows(size);
         let told = self.story.take_printable();
         if told.is_empty() && self.foot.shows(&rows, cursor, size) {
@@ -66,7 +66,7 @@ impl LiveChat {
                     .map(CellRow::dim),
             );
             for (_, text) in self.story.queued.iter().take(if height >= 10 { QUEUED_SHOWN } else { 0 }) {
-                let line = format!("queued: {}", print::excerpt(text, columns));
+                let line = format!("queued: {}", print::first_words(text, columns));
                 rows.extend(cells::wrap(&line, columns).into_iter().take(1).map(CellRow::dim));
             }
         }

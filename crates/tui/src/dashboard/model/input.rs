@@ -623,13 +623,13 @@ impl DashboardModel {
                 let Some(option) = ask.options.get(at) else { return vec![] };
                 if ask.several {
                     if is_read {
-                        question_replies::toggle(chosen, at);
+                        question_replies::toggle_option(chosen, at);
                     }
                     return vec![];
                 }
                 QuestionReply::option(option.id.as_str())
             }
-            KeyPress::Enter if ask.several => match question_replies::options(ask, chosen) {
+            KeyPress::Enter if ask.several => match question_replies::reply_with_options(ask, chosen) {
                 Some(wish) => wish,
                 None => return vec![],
             },

@@ -7,8 +7,8 @@ use super::super::row::DashboardRow;
 use super::ViewStyle;
 use super::wrap::wrap;
 use crate::print;
-use crate::session_row::{ago, dir_of};
-use crate::text_width::{fitted, one_line};
+use crate::session_row::{age_text, directory_text};
+use crate::text_width::{fit_columns, one_line};
 
 /// The widest label, with the gap to its value.
 const LABEL_WIDTH: usize = 12;
@@ -22,13 +22,13 @@ pub(super) fn lines(
 ) -> Vec<Line<'static>> {
     let Some(status) = row.status() else { return vec![] };
     let now = model.now_ms();
-    let since = |at| format!("{} ago", ago(at, now));
+    let since = |at| format!("{} ago", age_text(at, now));
     let some = |text: &Option<String>| text.clone().unwrap_or_default();
     let turns = status.turns.as_ref();
     let typing = status.writer.as_ref().map(|writer| format!(", attached: {}", writer.holder.place));
     let facts = [
         ("state", format!("{} · {}", row.state(), row.activity())),
-        ("directory", dir_of(status)),
+        ("directory", directory_text(status)),
         ("branch", some(&status.branch)),
         ("agent", some(&status.what.agent)),
         ("model", some(&status.model)),
@@ -57,7 +57,7 @@ pub(super) fn lines(
         let text = if text.is_empty() { vec![] } else { wrap(&one_line(&text), room) };
         text.into_iter().enumerate().map(move |(at, text)| {
             let label = if at == 0 { label } else { "" };
-            Line::from(vec![Span::styled(fitted(label, LABEL_WIDTH), look.dim()), Span::raw(text)])
+            Line::from(vec![Span::styled(fit_columns(label, LABEL_WIDTH), look.dim()), Span::raw(text)])
         })
     };
     facts.into_iter().flat_map(fact).collect()

@@ -14,7 +14,7 @@ use super::{ViewStyle, clear};
 use crate::composer::Composer;
 use crate::question_replies::FreeTextKind;
 use crate::safe_text::SafeText;
-use crate::text_width::{cut, fitted, width as width_of};
+use crate::text_width::{column_width as width_of, cut_to_columns, fit_columns};
 
 /// The most lines that are shown of a text being written.
 const MOST_LINES: usize = 6;
@@ -35,7 +35,7 @@ pub(super) fn lines(model: &DashboardModel, look: ViewStyle, width: u16) -> Foot
     match &model.mode {
         DashboardMode::Filter => write(&mut foot, "/", &model.filter, look, cols),
         DashboardMode::Write { what, text } => {
-            foot.lines.push(Line::styled(cut(&writing(model, what), cols), look.dim()));
+            foot.lines.push(Line::styled(cut_to_columns(&writing(model, what), cols), look.dim()));
             write(&mut foot, "> ", text, look, cols);
         }
         DashboardMode::New => {
@@ -148,7 +148,7 @@ fn panel_keys(model: &DashboardModel, look: ViewStyle, cols: usize) -> Line<'sta
 
 /// The actions under way.
 fn busy(model: &DashboardModel, look: ViewStyle, cols: usize) -> Line<'static> {
-    Line::styled(cut(&format!("{} …", model.busy.join(", ")), cols), look.accent())
+    Line::styled(cut_to_columns(&format!("{} …", model.busy.join(", ")), cols), look.accent())
 }
 
 /// The keys that do something to the selected session now.
@@ -309,7 +309,7 @@ pub(super) fn help(look: ViewStyle, area: Rect, buffer: &mut Buffer) {
         let (key, what) = if is_narrow { (help.short_key, help.short) } else { (help.key, help.what) };
         wrap(what, room).into_iter().enumerate().map(move |(at, what)| {
             let key = if at == 0 { key } else { "" };
-            Line::from(vec![Span::styled(fitted(key, key_width), look.accent()), Span::raw(what)])
+            Line::from(vec![Span::styled(fit_columns(key, key_width), look.accent()), Span::raw(what)])
         })
     });
     for (line, y) in lines.zip(area.top()..area.bottom()) {

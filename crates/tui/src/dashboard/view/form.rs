@@ -9,7 +9,7 @@ use super::super::form::{FormField, NewSessionForm};
 use super::footer::laid_out;
 use super::wrap::plain;
 use super::{ViewStyle, clear};
-use crate::text_width::{cut, fitted};
+use crate::text_width::{cut_to_columns, fit_columns};
 
 /// How many lines of a prompt are shown, around the cursor.
 const MOST_LINES: usize = 6;
@@ -31,13 +31,13 @@ pub(super) fn draw(
     for field in FormField::ALL {
         let is_active = form.field == field;
         let label = Span::styled(
-            fitted(field.label(), usize::from(LABEL_WIDTH)),
+            fit_columns(field.label(), usize::from(LABEL_WIDTH)),
             if is_active { look.accent().patch(look.bold()) } else { look.dim() },
         );
         let Some(text) = form.text(field) else {
             let style =
                 if is_active { Style::default().add_modifier(Modifier::REVERSED) } else { Style::default() };
-            let words = cut(form.interface.words(), room);
+            let words = cut_to_columns(form.interface.words(), room);
             lines.push(Line::from(vec![label, Span::styled(words, style)]));
             continue;
         };
@@ -71,17 +71,18 @@ fn choices(form: &NewSessionForm, look: ViewStyle, width: usize) -> Vec<Line<'st
         FormField::Interface => "The arrow keys choose: berth's chat, or the agent's own interface.",
         FormField::Prompt => "The first prompt; may be empty. Alt-Enter makes a line.",
     };
-    let mut lines = vec![Line::styled(cut(about, width), look.dim())];
+    let mut lines = vec![Line::styled(cut_to_columns(about, width), look.dim())];
     let current = form.value(form.field);
     for one in form.suggestions() {
         let mark = if one.text == current { "› " } else { "  " };
         let text = plain(&one.text);
         let mut spans = vec![Span::styled(mark, look.accent())];
         if one.about.is_empty() {
-            spans.push(Span::raw(cut(&text, width.saturating_sub(2))));
+            spans.push(Span::raw(cut_to_columns(&text, width.saturating_sub(2))));
         } else {
-            spans.push(Span::raw(fitted(&text, 14)));
-            spans.push(Span::styled(cut(&plain(&one.about), width.saturating_sub(16)), look.dim()));
+            spans.push(Span::raw(fit_columns(&text, 14)));
+            spans
+                .push(Span::styled(cut_to_columns(&plain(&one.about), width.saturating_sub(16)), look.dim()));
         }
         lines.push(Line::from(spans));
     }

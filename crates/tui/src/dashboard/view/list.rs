@@ -11,7 +11,7 @@ use super::super::row::DashboardRow;
 use super::ViewStyle;
 use super::wrap::plain;
 use crate::print;
-use crate::text_width::{cut, fitted, width as width_of};
+use crate::text_width::{column_width as width_of, cut_to_columns, fit_columns};
 
 /// The widest state.
 const STATE_WIDTH: usize = 11;
@@ -83,9 +83,9 @@ fn wide(
     let activity_style = if row.needs_you() { look.needs_you() } else { look.dim() };
     let mut spans = vec![
         mark(look, selected),
-        Span::styled(fitted(&row.state().to_string(), STATE_WIDTH + 1), look.row(row)),
-        Span::styled(fitted(&row.handle(), name_width + 1), name_style(look, selected)),
-        Span::styled(fitted(&row.activity(), room), activity_style),
+        Span::styled(fit_columns(&row.state().to_string(), STATE_WIDTH + 1), look.row(row)),
+        Span::styled(fit_columns(&row.handle(), name_width + 1), name_style(look, selected)),
+        Span::styled(fit_columns(&row.activity(), room), activity_style),
     ];
     spans.push(Span::styled(format!(" {queue} "), look.accent()));
     spans.push(Span::styled(format!("{memory} {age}"), look.dim()));
@@ -113,13 +113,15 @@ fn tall(
     let room = left.saturating_sub(width_of(&right));
     let first = Line::from(vec![
         mark(look, selected),
-        Span::styled(fitted(&row.state().to_string(), state_width), look.row(row)),
-        Span::styled(fitted(&row.handle(), room), name_style(look, selected)),
+        Span::styled(fit_columns(&row.state().to_string(), state_width), look.row(row)),
+        Span::styled(fit_columns(&row.handle(), room), name_style(look, selected)),
         Span::styled(right, look.dim()),
     ]);
     let style = if row.needs_you() { look.needs_you() } else { look.dim() };
-    let second =
-        Line::from(vec![Span::raw("  "), Span::styled(cut(&row.activity(), width.saturating_sub(2)), style)]);
+    let second = Line::from(vec![
+        Span::raw("  "),
+        Span::styled(cut_to_columns(&row.activity(), width.saturating_sub(2)), style),
+    ]);
     vec![first, second]
 }
 
@@ -137,7 +139,7 @@ fn age(model: &DashboardModel, row: &DashboardRow) -> String {
         0 => String::new(),
         at => {
             let ms = model.now_ms().saturating_sub(at);
-            if ms < 1000 { "now".to_owned() } else { print::age(ms) }
+            if ms < 1000 { "now".to_owned() } else { print::describe_age(ms) }
         }
     }
 }
@@ -158,7 +160,7 @@ fn memory(row: &DashboardRow) -> String {
 }
 
 fn fill_left(text: &str, width: usize) -> String {
-    let text = cut(text, width);
+    let text = cut_to_columns(text, width);
     let missing = width.saturating_sub(width_of(&text));
     format!("{}{text}", " ".repeat(missing))
 }
@@ -183,7 +185,7 @@ fn nothing(model: &DashboardModel, look: ViewStyle, area: Rect, buffer: &mut Buf
             ("berth run --agent claude", "an agent that takes turns"),
             ("berth demo", "see what berth does"),
         ] {
-            let mut spans = vec![Span::styled(format!("  {}", fitted(command, 26)), look.accent())];
+            let mut spans = vec![Span::styled(format!("  {}", fit_columns(command, 26)), look.accent())];
             if area.width >= 60 {
                 spans.push(Span::styled(what, look.dim()));
             }

@@ -13,7 +13,7 @@ use super::wrap::wrap;
 use super::{ViewStyle, clear};
 use crate::print;
 use crate::session_row as row;
-use crate::text_width::{cut, fitted, one_line};
+use crate::text_width::{cut_to_columns, fit_columns, one_line};
 
 /// The narrowest and widest column of names.
 const NAME_WIDTH: usize = 20;
@@ -28,7 +28,7 @@ pub(super) fn draw(
 ) {
     clear(area, buffer);
     let width = usize::from(area.width);
-    let head = Line::styled(cut(&title(model, panel), width), look.bold());
+    let head = Line::styled(cut_to_columns(&title(model, panel), width), look.bold());
     buffer.set_line(area.x, area.y, &head, area.width);
     let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let lines = match &panel.entries {
@@ -105,8 +105,8 @@ fn entry_lines(
 }
 
 fn turn(turn: &TurnView, look: ViewStyle, room: usize) -> Vec<Span<'static>> {
-    let number = fitted(&format!("turn {}", turn.number), 10);
-    let prompt = print::excerpt(&turn.prompt, room.saturating_sub(10));
+    let number = fit_columns(&format!("turn {}", turn.number), 10);
+    let prompt = print::first_words(&turn.prompt, room.saturating_sub(10));
     vec![Span::styled(number, look.dim()), Span::raw(prompt)]
 }
 
@@ -116,7 +116,7 @@ fn conversation(
     look: ViewStyle,
     room: usize,
 ) -> Vec<Span<'static>> {
-    let age = row::ago(one.last_activity_at, model.now_ms());
+    let age = row::age_text(one.last_activity_at, model.now_ms());
     let about = one.title.as_deref().or(one.first_words.as_deref()).unwrap_or("nothing was said yet");
     let dir = one.cwd.as_ref().map(|dir| row::short_home(&dir.to_string_lossy())).unwrap_or_default();
     let branch = one.branch.as_ref().map(|branch| format!(" ({branch})")).unwrap_or_default();
@@ -127,11 +127,11 @@ fn conversation(
     };
     let rest = one_line(&format!("{about} · {dir}{branch}"));
     let left = room.saturating_sub(8 + 5);
-    let open = cut(&one_line(&open), left);
-    let rest = cut(&rest, left.saturating_sub(crate::text_width::width(&open)));
+    let open = cut_to_columns(&one_line(&open), left);
+    let rest = cut_to_columns(&rest, left.saturating_sub(crate::text_width::column_width(&open)));
     vec![
-        Span::styled(fitted(&one_line(&one.agent), 8), look.dim()),
-        Span::styled(fitted(&age, 5), look.dim()),
+        Span::styled(fit_columns(&one_line(&one.agent), 8), look.dim()),
+        Span::styled(fit_columns(&age, 5), look.dim()),
         Span::styled(open, look.state(&SessionState::Working)),
         Span::raw(rest),
     ]
@@ -141,19 +141,19 @@ fn host(entry: &HostPanelEntry, look: ViewStyle, room: usize) -> Vec<Span<'stati
     match entry {
         HostPanelEntry::Host { host, about, is_away } => {
             let style = if *is_away { look.problem() } else { look.dim() };
-            let name = fitted(&one_line(&host.name), NAME_WIDTH);
+            let name = fit_columns(&one_line(&host.name), NAME_WIDTH);
             let about = if about.is_empty() { host.target.clone() } else { about.clone() };
             vec![
                 Span::styled(name, look.bold()),
-                Span::styled(cut(&one_line(&about), room.saturating_sub(NAME_WIDTH)), style),
+                Span::styled(cut_to_columns(&one_line(&about), room.saturating_sub(NAME_WIDTH)), style),
             ]
         }
         HostPanelEntry::Session { status, .. } => {
             let state = one_line(&status.state.to_string());
-            let name = fitted(&one_line(status.handle()), NAME_WIDTH);
-            let doing = cut(&row::doing(status), room.saturating_sub(2 + 12 + NAME_WIDTH));
+            let name = fit_columns(&one_line(status.handle()), NAME_WIDTH);
+            let doing = cut_to_columns(&row::activity_text(status), room.saturating_sub(2 + 12 + NAME_WIDTH));
             vec![
-                Span::styled(format!("  {}", fitted(&state, 12)), look.state(&status.state)),
+                Span::styled(format!("  {}", fit_columns(&state, 12)), look.state(&status.state)),
                 Span::raw(name),
                 Span::styled(doing, look.dim()),
             ]

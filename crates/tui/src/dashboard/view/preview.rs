@@ -14,8 +14,8 @@ use super::wrap::{plain, wrap};
 use super::{ViewStyle, details};
 use crate::print;
 use crate::question_replies;
-use crate::session_row::dir_of;
-use crate::text_width::{cut, width as width_of};
+use crate::session_row::directory_text;
+use crate::text_width::{column_width as width_of, cut_to_columns};
 
 /// How many lines of a long prompt are shown: the answer is more important.
 const MOST_PROMPT_LINES: usize = 8;
@@ -69,7 +69,7 @@ fn title(model: &DashboardModel, look: ViewStyle, width: usize) -> Line<'static>
     let mut about = Vec::new();
     if let Some(status) = row.status() {
         about.push(status.what.agent.clone().unwrap_or_else(|| status.what.driver.clone()));
-        about.push(dir_of(status));
+        about.push(directory_text(status));
         if let Some(writer) = &status.writer {
             about.push(format!("attached: {}", writer.holder.place));
         }
@@ -80,7 +80,7 @@ fn title(model: &DashboardModel, look: ViewStyle, width: usize) -> Line<'static>
     let name = row.handle();
     let rest = plain(&format!(" {}", about.join(" · "))).replace('\n', " ");
     let room = width.saturating_sub(3 + width_of(&name) + 1);
-    let rest = cut(&rest, room);
+    let rest = cut_to_columns(&rest, room);
     let dashes = room.saturating_sub(width_of(&rest));
     Line::from(vec![
         Span::styled("── ", look.dim()),
@@ -174,7 +174,10 @@ fn one_turn(turn: &PreviewTurn, look: ViewStyle, width: usize) -> Vec<Line<'stat
         match part {
             PreviewPart::Said(text) => lines.extend(wrap(text.trim_end(), width).into_iter().map(Line::raw)),
             PreviewPart::Did(what) => {
-                lines.push(Line::styled(format!("  · {}", cut(what, width.saturating_sub(4))), look.dim()));
+                lines.push(Line::styled(
+                    format!("  · {}", cut_to_columns(what, width.saturating_sub(4))),
+                    look.dim(),
+                ));
             }
         }
     }
@@ -183,7 +186,7 @@ fn one_turn(turn: &PreviewTurn, look: ViewStyle, width: usize) -> Vec<Line<'stat
         TurnState::Queued => Some("waits in the queue".to_owned()),
         state @ (TurnState::Failed | TurnState::Cancelled | TurnState::Interrupted | TurnState::Unknown) => {
             Some(match &turn.reason {
-                Some(reason) => format!("{state}: {}", print::excerpt(reason, 300)),
+                Some(reason) => format!("{state}: {}", print::first_words(reason, 300)),
                 None => state.to_string(),
             })
         }
@@ -199,8 +202,8 @@ fn one_turn(turn: &PreviewTurn, look: ViewStyle, width: usize) -> Vec<Line<'stat
 /// A question in full, with the possible answers.
 fn question(ask: &AgentQuestion, chosen: &[usize], look: ViewStyle, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Line::default()];
-    let asks = format!("? {}", question_replies::headline(ask));
-    lines.push(Line::styled(cut(&asks, width), look.needs_you()));
+    let asks = format!("? {}", question_replies::question_headline(ask));
+    lines.push(Line::styled(cut_to_columns(&asks, width), look.needs_you()));
     for line in wrap(ask.detail.trim_end(), width.saturating_sub(4)) {
         lines.push(Line::from(vec![Span::raw("    "), Span::styled(line, look.bold())]));
     }
@@ -217,7 +220,7 @@ fn question(ask: &AgentQuestion, chosen: &[usize], look: ViewStyle, width: usize
             (true, false) => "[ ] ",
             (true, true) => "[x] ",
         };
-        let name = print::excerpt(&option.name, width.saturating_sub(5 + mark.len()));
+        let name = print::first_words(&option.name, width.saturating_sub(5 + mark.len()));
         lines.push(Line::from(vec![
             Span::styled(format!("  {} ", at + 1), kind),
             Span::raw(mark),

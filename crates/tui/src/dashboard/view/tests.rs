@@ -35,7 +35,7 @@ fn picture(model: &mut DashboardModel, width: u16, height: u16) -> String {
         while x < width {
             let symbol = buffer[(x, y)].symbol();
             text.push_str(symbol);
-            x += u16::try_from(crate::text_width::width(symbol)).unwrap_or(1).max(1);
+            x += u16::try_from(crate::text_width::column_width(symbol)).unwrap_or(1).max(1);
         }
         text.trim_end().to_owned()
     };

@@ -16,7 +16,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 
 /// A text as it is drawn: tabs become blanks, control characters become visible pictures.
 pub(crate) fn plain(text: &str) -> String {
-    print::visible(&text.replace('\r', "")).replace('\t', "    ")
+    print::escape_control_characters(&text.replace('\r', "")).replace('\t', "    ")
 }
 
 fn wrap_line(line: &str, width: usize) -> Vec<String> {
@@ -47,7 +47,7 @@ fn wrap_line(line: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text_width::width;
+    use crate::text_width::column_width;
 
     #[test]
     fn words_stay_whole_where_they_fit_and_break_where_they_do_not() {
@@ -64,7 +64,7 @@ mod tests {
         let without_blanks = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
         for most in 2..60 {
             let lines = wrap(text, most);
-            assert!(lines.iter().all(|line| width(line) <= most), "{most}: {lines:?}");
+            assert!(lines.iter().all(|line| column_width(line) <= most), "{most}: {lines:?}");
             assert_eq!(without_blanks(&lines.concat()), without_blanks(&plain(text)), "{most}");
         }
     }

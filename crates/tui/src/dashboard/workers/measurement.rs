@@ -83,7 +83,7 @@ fn sample(ctx: &VerbContext, seen: &MeasuredSession) -> SessionMeasurement {
     SessionMeasurement {
         memory_bytes: None,
         last_activity_at: written.unwrap_or(0),
-        suspended: identity::stat(seen.keeper_pid).is_ok_and(|stat| matches!(stat.state, 'T' | 't')),
+        suspended: identity::process_stat(seen.keeper_pid).is_ok_and(|stat| matches!(stat.state, 'T' | 't')),
     }
 }
 

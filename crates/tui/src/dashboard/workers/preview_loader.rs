@@ -239,7 +239,7 @@ impl<'a> PreviewLoader<'a> {
 
     /// Shows the screen that the last run left, or one made from the output.
     fn show_remembered(&mut self) {
-        match screen::remembered(self.ctx, &self.id) {
+        match screen::remembered_screen(self.ctx, &self.id) {
             Ok(mut screen) => {
                 let (cursor_row, _) = screen.cursor();
                 self.show(PreviewContent::Screen(PreviewScreen::new(&screen.ansi(), Some(cursor_row))));
