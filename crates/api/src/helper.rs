@@ -175,8 +175,8 @@ mod tests {
         let spec = core::SessionSpec { command: vec!["x".into()], ..core::SessionSpec::default() };
         let epoch = core::Epoch(3);
         for event in [
-            core::Event::Declared { terms },
-            core::Event::Respecified { spec },
+            core::Event::HelperDeclared { terms },
+            core::Event::CommandChanged { spec },
             core::Event::OwnerJoined { owner: core::HelperOwner { session: owner.clone(), keep: true } },
             core::Event::OwnerLeft {
                 owner: owner.clone(),

@@ -109,11 +109,11 @@ mirror! {
         OutputDropped {
             before: u64,
         },
-        Declared {
+        HelperDeclared {
             #[serde(flatten)]
             terms: HelperTerms,
         },
-        Respecified {
+        CommandChanged {
             #[serde(flatten)]
             spec: SessionSpec,
         },
@@ -160,10 +160,10 @@ mirror! {
             #[serde(default)]
             at_boot_ms: u64,
         },
-        HooksCarried {
+        HooksInjected {
             epoch: u64,
         },
-        EdgeSeen {
+        ActivityReported {
             epoch: u64,
             edge: ActivityChange,
         },
@@ -194,12 +194,12 @@ mirror! {
             #[serde(default)]
             at_boot_ms: u64,
         },
-        TurnLate {
+        LateResult {
             turn: u64,
             #[serde(flatten)]
             end: TurnEnd,
         },
-        Asked {
+        QuestionAsked {
             #[serde(flatten)]
             ask: AgentQuestion,
         },
@@ -210,7 +210,7 @@ mirror! {
             #[serde(default)]
             by: Actor,
         },
-        Unasked {
+        QuestionWithdrawn {
             request: String,
         },
         QueueHeld {
@@ -232,7 +232,7 @@ mirror! {
             #[serde(default)]
             by: Actor,
         },
-        Released {
+        RunReleased {
             epoch: u64,
             why: ReleaseReason,
             #[serde(default)]
@@ -250,11 +250,11 @@ mirror! {
             #[serde(default)]
             by: Actor,
         },
-        Tagged {
+        TagsChanged {
             #[serde(default)]
             tags: Vec<String>,
         },
-        Noted {
+        NoteChanged {
             #[serde(default)]
             note: Option<String>,
         },

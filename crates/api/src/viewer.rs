@@ -62,7 +62,7 @@ impl SessionStatus {
 impl Event {
     /// Removes the data that the caller may not see.
     pub fn hide_from(&mut self, viewer: &ViewerRights) {
-        if let Self::Created { spec, .. } | Self::Respecified { spec } = self {
+        if let Self::Created { spec, .. } | Self::CommandChanged { spec } = self {
             viewer.mask(&mut spec.command);
             viewer.mask(&mut spec.again);
             if let Some(other) = &mut spec.other {
@@ -114,7 +114,7 @@ mod tests {
             again: words(secret),
             ..InterfaceLaunch::default()
         };
-        let spec = |secret: &str| Event::Respecified {
+        let spec = |secret: &str| Event::CommandChanged {
             spec: SessionSpec {
                 command: words(secret),
                 again: words(secret),

@@ -171,9 +171,9 @@ impl Session {
 }
 
 /// Records that the agent will report its turn edges: it was started with our hooks.
-pub(crate) fn hooks_carried(session: &Session, epoch: Epoch) -> Vec<Event> {
+pub(crate) fn hooks_injected(session: &Session, epoch: Epoch) -> Vec<Event> {
     let is_news = epoch == session.epoch && session.has_terminal() && !session.tells;
-    if is_news { vec![Event::HooksCarried { epoch }] } else { vec![] }
+    if is_news { vec![Event::HooksInjected { epoch }] } else { vec![] }
 }
 
 /// Events that follow from a report of an agent in a terminal.
@@ -223,7 +223,7 @@ pub(crate) fn terminal_report(
         TerminalReport::Tool => {
             // Another tool or sub-agent may have asked and still wait. A question whose hook waits ends with that hook.
             let on_screen = session.turns.asks.iter().filter(|ask| !ask.is_answerable());
-            let closed: Vec<Event> = on_screen.map(unasked).collect();
+            let closed: Vec<Event> = on_screen.map(withdrawn).collect();
             let is_news = !session.edges.is_some_and(|edges| edges.working) || !closed.is_empty();
             events.extend(closed);
             events.extend(is_news.then(|| edge(session, ActivityChange::Tool)));
@@ -327,15 +327,15 @@ pub(crate) fn draft_cleared(session: &Session) -> Vec<Event> {
 }
 
 fn edge(session: &Session, edge: ActivityChange) -> Event {
-    Event::EdgeSeen { epoch: session.epoch, edge }
+    Event::ActivityReported { epoch: session.epoch, edge }
 }
 
 fn unask(session: &Session, events: &mut Vec<Event>) {
-    events.extend(session.turns.asks.iter().map(unasked));
+    events.extend(session.turns.asks.iter().map(withdrawn));
 }
 
-fn unasked(ask: &AgentQuestion) -> Event {
-    Event::Unasked { request: ask.request.clone() }
+fn withdrawn(ask: &AgentQuestion) -> Event {
+    Event::QuestionWithdrawn { request: ask.request.clone() }
 }
 
 /// A question on the screen. Agents report one twice, in other words: while one waits, another report is the same
@@ -353,7 +353,7 @@ fn asked(session: &Session, request: &str, what: &str, answerable: bool) -> Vec<
         return vec![];
     }
     let before = waiting.iter().filter(|ask| !ask.is_answerable());
-    let before = before.map(unasked);
+    let before = before.map(withdrawn);
     let options = if answerable { hook_options() } else { vec![] };
     let ask = AgentQuestion {
         request: request.to_owned(),
@@ -363,7 +363,7 @@ fn asked(session: &Session, request: &str, what: &str, answerable: bool) -> Vec<
         takes_reason: answerable,
         ..AgentQuestion::default()
     };
-    before.chain([Event::Asked { ask }]).collect()
+    before.chain([Event::QuestionAsked { ask }]).collect()
 }
 
 /// Options of a question that a hook answers.
@@ -381,7 +381,7 @@ fn hook_left(session: &Session, request: &str) -> Vec<Event> {
     let mut waiting = session.turns.asks.iter();
     let Some(ask) = waiting.find(|ask| ask.request == request && ask.is_answerable()) else { return vec![] };
     let ask = AgentQuestion { options: vec![], takes_reason: false, ..ask.clone() };
-    vec![Event::Unasked { request: request.to_owned() }, Event::Asked { ask }]
+    vec![Event::QuestionWithdrawn { request: request.to_owned() }, Event::QuestionAsked { ask }]
 }
 
 /// Compares a reported prompt with the turn that the keeper typed.

@@ -124,12 +124,12 @@ pub enum Event {
         before: u64,
     },
     /// A helper was declared: its name, and how it is shared from its next run on.
-    Declared {
+    HelperDeclared {
         /** Terms on which sessions share it. */
         terms: HelperTerms,
     },
     /// The helper's next run has another command.
-    Respecified {
+    CommandChanged {
         /** The new program, and how to run it. */
         spec: SessionSpec,
     },
@@ -190,12 +190,12 @@ pub enum Event {
         at_boot_ms: u64,
     },
     /// The agent in the terminal was started with our hooks: it will report its turn edges.
-    HooksCarried {
+    HooksInjected {
         /** Number of the run. */
         epoch: Epoch,
     },
     /// The agent in the terminal reported that it works, or no longer does.
-    EdgeSeen {
+    ActivityReported {
         /** Number of the run. */
         epoch: Epoch,
         /** The reported edge. */
@@ -239,14 +239,14 @@ pub enum Event {
         at_boot_ms: u64,
     },
     /// The agent reported more about a turn that was over. Nothing changes.
-    TurnLate {
+    LateResult {
         /** Number of the turn. */
         turn: u64,
         /** Final state and answer, as reported late. */
         end: TurnEnd,
     },
     /// The agent asked a question and waits for the answer.
-    Asked {
+    QuestionAsked {
         /** The question. */
         ask: AgentQuestion,
     },
@@ -260,7 +260,7 @@ pub enum Event {
         by: Actor,
     },
     /// A question no longer waits for an answer.
-    Unasked {
+    QuestionWithdrawn {
         /** Name of the question. */
         request: String,
     },
@@ -291,7 +291,7 @@ pub enum Event {
         by: Actor,
     },
     /// berth itself ends the run.
-    Released {
+    RunReleased {
         /** Number of the run. */
         epoch: Epoch,
         /** Reason. */
@@ -315,12 +315,12 @@ pub enum Event {
         by: Actor,
     },
     /// The tags changed.
-    Tagged {
+    TagsChanged {
         /** All tags, in order. */
         tags: Vec<SafeName>,
     },
     /// The note changed.
-    Noted {
+    NoteChanged {
         /** The new note; `None` if it was removed. */
         note: Option<String>,
     },

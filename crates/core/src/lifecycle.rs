@@ -91,7 +91,7 @@ pub(crate) fn tag(session: &Session, add: Vec<SafeName>, remove: &[SafeName]) ->
     if tags.len() > MOST_TAGS {
         return Err(Refusal::TooManyTags { limit: MOST_TAGS });
     }
-    Ok(if tags == session.tags { vec![] } else { vec![Event::Tagged { tags }] })
+    Ok(if tags == session.tags { vec![] } else { vec![Event::TagsChanged { tags }] })
 }
 
 /// Replaces the note.
@@ -100,7 +100,7 @@ pub(crate) fn note(session: &Session, note: Option<String>) -> Result<Vec<Event>
     if let Some(bytes) = note.as_ref().map(String::len).filter(|bytes| *bytes > MAX_NOTE_BYTES) {
         return Err(Refusal::NoteTooLong { bytes, limit: MAX_NOTE_BYTES });
     }
-    Ok(if note == session.note { vec![] } else { vec![Event::Noted { note }] })
+    Ok(if note == session.note { vec![] } else { vec![Event::NoteChanged { note }] })
 }
 
 /// Changes the policy, from now on.

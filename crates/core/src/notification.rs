@@ -74,7 +74,7 @@ fn occasion(session: &Session, event: &Event) -> Option<NotificationKind> {
         return None;
     }
     match event {
-        Event::Asked { ask } => {
+        Event::QuestionAsked { ask } => {
             let waits = session.turns.asks.iter().any(|waiting| waiting.request == ask.request);
             waits.then_some(NotificationKind::NeedsYou)
         }
@@ -108,8 +108,8 @@ fn occasion(session: &Session, event: &Event) -> Option<NotificationKind> {
         | Event::Typed { .. }
         | Event::KeeperRestarted { .. }
         | Event::OutputDropped { .. }
-        | Event::Declared { .. }
-        | Event::Respecified { .. }
+        | Event::HelperDeclared { .. }
+        | Event::CommandChanged { .. }
         | Event::OwnerJoined { .. }
         | Event::OwnerLeft { .. }
         | Event::BecameReady { .. }
@@ -117,25 +117,25 @@ fn occasion(session: &Session, event: &Event) -> Option<NotificationKind> {
         | Event::ConversationEntered { .. }
         | Event::ConversationLeft { .. }
         | Event::AgentReady { .. }
-        | Event::HooksCarried { .. }
-        | Event::EdgeSeen { .. }
+        | Event::HooksInjected { .. }
+        | Event::ActivityReported { .. }
         | Event::TurnAccepted { .. }
         | Event::TurnDelivered { .. }
         | Event::TurnBegan { .. }
         | Event::CancelRequested { .. }
-        | Event::TurnLate { .. }
+        | Event::LateResult { .. }
         | Event::Answered { .. }
-        | Event::Unasked { .. }
+        | Event::QuestionWithdrawn { .. }
         | Event::QueueResumed { .. }
         | Event::QueueMoved { .. }
         | Event::TurnEdited { .. }
         | Event::InterfaceChosen { .. }
-        | Event::Released { .. }
+        | Event::RunReleased { .. }
         | Event::ExpirySet { .. }
         | Event::Archived { .. }
         | Event::Restored { .. }
-        | Event::Tagged { .. }
-        | Event::Noted { .. }
+        | Event::TagsChanged { .. }
+        | Event::NoteChanged { .. }
         | Event::Imported { .. }
         | Event::PolicySet { .. }
         | Event::Warned { .. } => None,
@@ -248,10 +248,10 @@ mod tests {
             tool: "bash".to_owned(),
             ..AgentQuestion::default()
         };
-        let asked = Event::Asked { ask: ask("1") };
+        let asked = Event::QuestionAsked { ask: ask("1") };
         assert_eq!(told(&agent(1), std::slice::from_ref(&asked)), [NotificationKind::NeedsYou]);
-        let unasked = Event::Unasked { request: "1".to_owned() };
-        assert_eq!(told(&agent(1), &[asked, unasked]), []);
+        let withdrawn = Event::QuestionWithdrawn { request: "1".to_owned() };
+        assert_eq!(told(&agent(1), &[asked, withdrawn]), []);
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn an_agent_that_was_released_for_being_idle_is_not_told_and_one_whose_time_was_up_is() {
-        let released = |why| Event::Released { epoch: Epoch(1), why, kill_at_boot_ms: 1 };
+        let released = |why| Event::RunReleased { epoch: Epoch(1), why, kill_at_boot_ms: 1 };
         let exit = run_over(RunOutcome::Exited(ProcessExit::Code(0)));
         let done: Vec<Event> = agent(1).into_iter().chain([ended(1, FinalState::Done)]).collect();
         assert_eq!(told(&done, &[released(ReleaseReason::Idle), exit.clone()]), []);

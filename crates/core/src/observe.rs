@@ -95,7 +95,7 @@ pub enum Observation {
         able: AgentCapabilities,
     },
     /// The agent in the terminal was started with our hooks.
-    HooksCarried {
+    HooksInjected {
         /** Number of the run. */
         epoch: Epoch,
     },
@@ -131,7 +131,7 @@ pub enum Observation {
         ask: AgentQuestion,
     },
     /// The agent no longer waits for an answer.
-    Unasked {
+    QuestionWithdrawn {
         /** Name of the question. */
         request: String,
     },
@@ -214,14 +214,14 @@ pub fn observe(session: &Session, observation: &Observation, now: ClockReading) 
         // The time to live ended between two runs.
         (Observation::Tick, RunPhase::Ended { .. }) if session.goes_on() => turns::tick(session, now),
         (Observation::AgentReady { epoch, able }, _) => turns::ready(session, *epoch, *able, now),
-        (Observation::HooksCarried { epoch }, _) => activity::hooks_carried(session, *epoch),
+        (Observation::HooksInjected { epoch }, _) => activity::hooks_injected(session, *epoch),
         (Observation::Told { epoch, told }, _) => activity::terminal_report(session, *epoch, told, now),
         (Observation::DraftGone, _) => activity::draft_cleared(session),
         (Observation::Conversation { conversation }, _) => turns::conversation(session, conversation),
         (Observation::TurnBegan { turn }, _) => turns::began(session, *turn),
         (Observation::TurnOver { turn, end }, _) => turns::turn_over(session, *turn, end.clone(), now),
         (Observation::Asks { ask }, _) => turns::question_asked(session, ask),
-        (Observation::Unasked { request }, _) => turns::question_withdrawn(session, request),
+        (Observation::QuestionWithdrawn { request }, _) => turns::question_withdrawn(session, request),
         (Observation::Held { hold }, _) => turns::hold(session, hold),
         (Observation::Broken { epoch, reason }, _) => turns::broken(session, *epoch, reason, now),
         (Observation::OwnerGone { owner }, _) => owners::owner_gone(session, owner, now),

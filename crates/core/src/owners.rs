@@ -210,10 +210,10 @@ pub(crate) fn declare(
     }
     let mut events = Vec::new();
     if *known != spec {
-        events.push(Event::Respecified { spec });
+        events.push(Event::CommandChanged { spec });
     }
     if session.sharing.as_ref().is_none_or(|sharing| sharing.terms != terms) {
-        events.push(Event::Declared { terms });
+        events.push(Event::HelperDeclared { terms });
     }
     Ok(events)
 }

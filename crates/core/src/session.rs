@@ -287,8 +287,8 @@ impl Session {
                 self.writer = Some(Writer { fence: *fence, holder: holder.clone() });
             }
             Event::WriterReleased { .. } => self.writer = None,
-            Event::Respecified { spec } => self.spec = Some(spec.clone()),
-            Event::Declared { terms } => match &mut self.sharing {
+            Event::CommandChanged { spec } => self.spec = Some(spec.clone()),
+            Event::HelperDeclared { terms } => match &mut self.sharing {
                 Some(sharing) => sharing.terms = terms.clone(),
                 None => self.sharing = Some(HelperSharing::new(terms.clone())),
             },
@@ -318,8 +318,8 @@ impl Session {
                 }
                 self.turns.ready(*able, *at_boot_ms);
             }
-            Event::HooksCarried { .. } => self.tells = true,
-            Event::EdgeSeen { edge, .. } => {
+            Event::HooksInjected { .. } => self.tells = true,
+            Event::ActivityReported { edge, .. } => {
                 let joins = self.joins_prompts();
                 self.edges.get_or_insert_default().apply(*edge, joins);
             }
@@ -331,24 +331,24 @@ impl Session {
             }
             Event::CancelRequested { turn, cancel } => self.turns.cancel_requested(*turn, cancel),
             Event::TurnEnded { turn, end, at_boot_ms } => self.turns.ended(*turn, end, *at_boot_ms),
-            Event::TurnLate { turn, end } => self.turns.told(*turn, end),
-            Event::Asked { ask } => self.turns.asks.push(ask.clone()),
-            Event::Answered { request, .. } | Event::Unasked { request } => {
+            Event::LateResult { turn, end } => self.turns.told(*turn, end),
+            Event::QuestionAsked { ask } => self.turns.asks.push(ask.clone()),
+            Event::Answered { request, .. } | Event::QuestionWithdrawn { request } => {
                 self.turns.asks.retain(|ask| ask.request != *request);
             }
             Event::QueueHeld { hold } => self.turns.hold = Some(hold.clone()),
             Event::QueueResumed { .. } => self.turns.hold = None,
             Event::QueueMoved { turn, to } => self.turns.moved(*turn, *to),
             Event::TurnEdited { turn, text, .. } => self.turns.edited(*turn, text),
-            Event::Released { why, kill_at_boot_ms, .. } => {
+            Event::RunReleased { why, kill_at_boot_ms, .. } => {
                 self.released.get_or_insert_with(|| why.clone());
                 self.end_by(*kill_at_boot_ms);
             }
             Event::ExpirySet { expiry } => self.expiry = Some(expiry.clone()),
             Event::Archived { .. } => self.archived = true,
             Event::Restored { .. } => self.archived = false,
-            Event::Tagged { tags } => self.tags = tags.clone(),
-            Event::Noted { note } => self.note = note.clone(),
+            Event::TagsChanged { tags } => self.tags = tags.clone(),
+            Event::NoteChanged { note } => self.note = note.clone(),
             Event::PolicySet { policy } => self.apply_policy(policy),
             Event::Typed { .. }
             | Event::Imported { .. }

@@ -140,7 +140,7 @@ impl TalkExample {
             | AgentUpdate::Model { .. }
             | AgentUpdate::Context { .. }
             | AgentUpdate::Began { .. }
-            | AgentUpdate::Unasked { .. }
+            | AgentUpdate::QuestionWithdrawn { .. }
             | AgentUpdate::Ended { .. }
             | AgentUpdate::Late { .. }
             | AgentUpdate::Remark { .. }

@@ -374,7 +374,7 @@ impl ClaudeDriver {
     fn withdrawn(&mut self, id: &str, out: &mut DriverOutput) {
         if let Some(at) = self.questions.iter().position(|question| question.id == id) {
             let request = self.questions.remove(at).ask.request;
-            out.update(AgentUpdate::Unasked { request });
+            out.update(AgentUpdate::QuestionWithdrawn { request });
         }
     }
 
@@ -519,7 +519,9 @@ impl ClaudeDriver {
             let (open, gone) = std::mem::take(&mut self.questions).into_iter().partition(|one| one.of_helper);
             self.questions = open;
             let gone: Vec<ClaudeQuestion> = gone;
-            out.updates.extend(gone.into_iter().map(|one| AgentUpdate::Unasked { request: one.ask.request }));
+            out.updates.extend(
+                gone.into_iter().map(|one| AgentUpdate::QuestionWithdrawn { request: one.ask.request }),
+            );
         }
         let named = message_ids(line);
         let ours: Vec<u64> = named.iter().filter_map(|id| self.ids.turn(id)).collect();

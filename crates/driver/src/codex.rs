@@ -224,7 +224,7 @@ impl CodexDriver {
             out.update(AgentUpdate::Ended { turn: by, end: steer_failed("the turn was over before") });
         }
         for (request, id, refusal) in self.asks.end() {
-            out.update(AgentUpdate::Unasked { request });
+            out.update(AgentUpdate::QuestionWithdrawn { request });
             out.line(&json!({ "id": id, "result": refusal }));
         }
         out.update(AgentUpdate::Ended { turn: number, end });
@@ -353,7 +353,7 @@ impl CodexDriver {
             "error" => self.heard_error(params, out),
             "serverRequest/resolved" => {
                 let request = params.get("requestId").and_then(|id| self.asks.resolved(id));
-                out.updates.extend(request.map(|request| AgentUpdate::Unasked { request }));
+                out.updates.extend(request.map(|request| AgentUpdate::QuestionWithdrawn { request }));
             }
             "thread/closed" | "thread/deleted" if is_own_thread => {
                 let said = format!("codex gave the conversation up ({method})");

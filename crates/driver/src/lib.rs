@@ -111,7 +111,7 @@ pub trait Driver: std::fmt::Debug {
     /// Asks the agent to interrupt the running turn. [`AgentUpdate::Ended`] follows.
     fn interrupt(&mut self, turn: u64, out: &mut DriverOutput);
 
-    /// Answers a question of the agent with a reply that fits it. No [`AgentUpdate::Unasked`] follows, because the caller
+    /// Answers a question of the agent with a reply that fits it. No [`AgentUpdate::QuestionWithdrawn`] follows, because the caller
     /// knows. [`AgentUpdate::Asks`] follows if the agent asked several things at once: they are asked one after the other.
     fn answer(&mut self, request: &str, reply: &ChosenReply, out: &mut DriverOutput);
 
@@ -208,7 +208,7 @@ pub enum AgentUpdate {
         ask: AgentQuestion,
     },
     /// A question no longer waits for an answer.
-    Unasked {
+    QuestionWithdrawn {
         /** Name of the question, as [`AgentQuestion`] has it. */
         request: String,
     },

@@ -150,7 +150,7 @@ impl SessionView {
                 (self.created_at_ms, self.ended_at_ms) = (*began_at_ms, Some(*last_at_ms));
                 self.last_event_at_ms = *last_at_ms;
             }
-            Event::AgentReady { .. } | Event::EdgeSeen { .. } => self.told_at_ms = stored.at_ms,
+            Event::AgentReady { .. } | Event::ActivityReported { .. } => self.told_at_ms = stored.at_ms,
             Event::Archived { .. } => self.archived_at_ms = Some(stored.at_ms),
             Event::Restored { .. } => self.archived_at_ms = None,
             Event::Renamed { .. }
@@ -164,35 +164,35 @@ impl SessionView {
             | Event::Typed { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }
-            | Event::Declared { .. }
-            | Event::Respecified { .. }
+            | Event::HelperDeclared { .. }
+            | Event::CommandChanged { .. }
             | Event::BecameReady { .. }
             | Event::NeverReady { .. }
             | Event::ConversationEntered { .. }
             | Event::ConversationLeft { .. }
             | Event::InterfaceChosen { .. }
-            | Event::HooksCarried { .. }
+            | Event::HooksInjected { .. }
             | Event::TurnAccepted { .. }
             | Event::TurnBegan { .. }
             | Event::CancelRequested { .. }
-            | Event::TurnLate { .. }
-            | Event::Asked { .. }
+            | Event::LateResult { .. }
+            | Event::QuestionAsked { .. }
             | Event::Answered { .. }
-            | Event::Unasked { .. }
+            | Event::QuestionWithdrawn { .. }
             | Event::QueueHeld { .. }
             | Event::QueueResumed { .. }
             | Event::QueueMoved { .. }
             | Event::TurnEdited { .. }
-            | Event::Released { .. }
+            | Event::RunReleased { .. }
             | Event::ExpirySet { .. }
-            | Event::Tagged { .. }
-            | Event::Noted { .. }
+            | Event::TagsChanged { .. }
+            | Event::NoteChanged { .. }
             | Event::PolicySet { .. }
             | Event::Warned { .. } => {}
         }
         self.session.apply(&stored.event);
         match &stored.event {
-            Event::Asked { ask } => self.asked.push((ask.request.clone(), self.seq)),
+            Event::QuestionAsked { ask } => self.asked.push((ask.request.clone(), self.seq)),
             Event::TurnDelivered { .. } => {
                 let interface = self.session.spec.as_ref().map(berth_core::SessionSpec::interface);
                 links.iter_mut().for_each(|link| link.interface = interface);

@@ -30,7 +30,7 @@ pub fn turn_of(event: &Event) -> Option<u64> {
         | Event::TurnBegan { turn }
         | Event::CancelRequested { turn, .. }
         | Event::TurnEnded { turn, .. }
-        | Event::TurnLate { turn, .. } => Some(*turn),
+        | Event::LateResult { turn, .. } => Some(*turn),
         _ => None,
     }
 }
@@ -76,7 +76,7 @@ pub fn turn_view(
             (Event::TurnAccepted { turn: accepted, prompt }, None, None) if accepted == turn => {
                 folded = Some(FoldedTurn::accepted(id, *turn, prompt, Timestamp(*at_ms)));
             }
-            (Event::Asked { ask }, Some(_), None) => asked = Some(ask),
+            (Event::QuestionAsked { ask }, Some(_), None) => asked = Some(ask),
             (Event::Answered { request, reply, by }, Some(folded), Some(ask)) if ask.request == *request => {
                 folded.view.answers.push(GivenAnswer {
                     request: request.clone(),
@@ -149,7 +149,7 @@ impl FoldedTurn {
                 view.failure = end.failure.into();
                 Some(TurnProgress::Over(end.state))
             }
-            Event::TurnLate { end, .. } => {
+            Event::LateResult { end, .. } => {
                 view.late.push(end.clone().into());
                 None
             }

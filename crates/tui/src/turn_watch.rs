@@ -34,12 +34,14 @@ pub fn watch_turn(
     let mut shown = TurnPrinter::new(json, id);
     let view = turns::follow(ctx, id, number, connection, None, |news| {
         match &news {
-            TurnNews::Event(Event::Asked { ask }) if shown.asks => shown.ask(ask),
+            TurnNews::Event(Event::QuestionAsked { ask }) if shown.asks => shown.ask(ask),
             TurnNews::Event(Event::Answered { request, reply, by }) => {
                 shown.unask(request, &format!("answered by {}: {reply}", by.place));
             }
             TurnNews::Event(Event::TurnDelivered { epoch, .. }) => shown.epoch = Some(*epoch),
-            TurnNews::Event(Event::Unasked { request }) => shown.unask(request, "the agent no longer asks"),
+            TurnNews::Event(Event::QuestionWithdrawn { request }) => {
+                shown.unask(request, "the agent no longer asks")
+            }
             _ => {}
         }
         shown.answer(ctx, id);
@@ -140,8 +142,8 @@ impl TurnPrinter {
                 self.doing = if detail.is_empty() { (*what).to_owned() } else { format!("{what}: {detail}") };
                 self.paint();
             }
-            TurnNews::Event(Event::Asked { .. }) if self.asks => {}
-            TurnNews::Event(Event::Asked { ask }) => self.note(&format!(
+            TurnNews::Event(Event::QuestionAsked { .. }) if self.asks => {}
+            TurnNews::Event(Event::QuestionAsked { ask }) => self.note(&format!(
                 "needs you ({0}): {1}: {2} — answer with `berth answer {3} {4} --request {0}`",
                 QuestionId::new(self.epoch, &ask.request),
                 ask.tool,

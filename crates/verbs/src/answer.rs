@@ -105,7 +105,9 @@ fn answered(ctx: &VerbContext, id: &SessionId, request: &str, epoch: Option<u64>
                 Event::Answered { request: known, reply, by } if found.is_none() && known == request => {
                     found = Some(format!("was answered already, by {}: {reply}", by.place));
                 }
-                Event::Unasked { request: known } if found.is_none() && known == request && has_terminal => {
+                Event::QuestionWithdrawn { request: known }
+                    if found.is_none() && known == request && has_terminal =>
+                {
                     found = Some("was answered at its terminal, or is not asked any more".to_owned());
                 }
                 _ => {}

@@ -28,7 +28,7 @@ impl EventLine {
     /// Makes a line from an entry of the journal, with the values of environment variables redacted.
     pub fn new(seq: u64, entry: EventEntry) -> Self {
         let mut event = entry.event;
-        if let Event::Created { spec, .. } | Event::Respecified { spec } = &mut event {
+        if let Event::Created { spec, .. } | Event::CommandChanged { spec } = &mut event {
             spec.env.iter_mut().for_each(|(_, value)| *value = "…".to_owned());
         }
         Self { seq, at: Timestamp(entry.at_ms), event }

@@ -207,10 +207,12 @@ impl EditorFeed {
             Event::RunEnded { .. } => self.unask_all(),
             Event::TurnDelivered { turn, output_from, .. } => self.begin(*turn, *output_from, cursor),
             Event::TurnEnded { turn, end, .. } => self.end(*turn, end),
-            Event::TurnLate { end, .. } if !end.answer.is_empty() => self.update(replay::agent(&end.answer)),
-            Event::Asked { ask } => self.ask(ask),
+            Event::LateResult { end, .. } if !end.answer.is_empty() => {
+                self.update(replay::agent(&end.answer))
+            }
+            Event::QuestionAsked { ask } => self.ask(ask),
             Event::Answered { request, reply, .. } => self.unask(request, Some(reply)),
-            Event::Unasked { request } => self.unask(request, None),
+            Event::QuestionWithdrawn { request } => self.unask(request, None),
             _ => {}
         }
     }

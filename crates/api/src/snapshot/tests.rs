@@ -219,11 +219,11 @@ fn events() -> Vec<Event> {
         Event::StopRequested { epoch, by: actor(), kill_at_boot_ms: u64::MAX },
         Event::RunStarted { epoch, agent: process(8) },
         Event::AgentReady { epoch, able: AgentCapabilities { steer: true, resume: false }, at_boot_ms: 5 },
-        Event::HooksCarried { epoch },
+        Event::HooksInjected { epoch },
         Event::OomKilled { epoch, kills: 2 },
         Event::WriterGranted { fence: Fence(4), holder: actor(), taken_from: None },
-        Event::Asked { ask: ask() },
-        Event::Declared { terms },
+        Event::QuestionAsked { ask: ask() },
+        Event::HelperDeclared { terms },
         Event::OwnerJoined { owner: HelperOwner { session: owner.clone(), keep: true } },
         Event::BecameReady { epoch, address: Some("tcp:80".to_owned()) },
         Event::NeverReady { epoch, reason: reason() },
@@ -233,8 +233,8 @@ fn events() -> Vec<Event> {
         },
         Event::InterfaceChosen { interface: AgentInterface::Terminal, at_once: true, by: actor() },
         Event::ExpirySet { expiry: SessionExpiry { boot: boot(), boot_ms: 8 } },
-        Event::Tagged { tags: vec![name("a"), name("b")] },
-        Event::Noted { note: Some("note".to_owned()) },
+        Event::TagsChanged { tags: vec![name("a"), name("b")] },
+        Event::NoteChanged { note: Some("note".to_owned()) },
         Event::PolicySet { policy: policy() },
         Event::Archived { by: actor() },
     ];
@@ -247,22 +247,22 @@ fn events() -> Vec<Event> {
         events.push(Event::CancelRequested { turn, cancel });
     }
     events.extend(holds.map(|hold| Event::QueueHeld { hold }));
-    events.extend(edges.map(|edge| Event::EdgeSeen { epoch, edge }));
+    events.extend(edges.map(|edge| Event::ActivityReported { epoch, edge }));
     for (turn, state) in (1..).zip(ends) {
         events.push(Event::TurnEnded { turn, end: end(state), at_boot_ms: 11 });
-        events.push(Event::TurnLate { turn, end: end(FinalState::Unknown) });
+        events.push(Event::LateResult { turn, end: end(FinalState::Unknown) });
         events.push(Event::QueueMoved { turn, to: 0 });
     }
-    events.extend(releases.map(|why| Event::Released { epoch, why, kill_at_boot_ms: 12 }));
+    events.extend(releases.map(|why| Event::RunReleased { epoch, why, kill_at_boot_ms: 12 }));
     events.extend([
         Event::AgentExited { epoch, exit: ProcessExit::Signal(9), oom: true, kill_at_boot_ms: 13 },
         Event::KillOrdered { epoch },
         Event::EndUnproven { epoch, left: vec!["pid 9".to_owned()] },
         Event::WriterReleased { fence: Fence(4) },
-        Event::Unasked { request: "1".to_owned() },
+        Event::QuestionWithdrawn { request: "1".to_owned() },
         Event::QueueResumed { by: actor() },
         Event::Restored { by: actor() },
-        Event::Respecified { spec: spec("pty") },
+        Event::CommandChanged { spec: spec("pty") },
         Event::ConversationLeft { by: actor() },
     ]);
     events.extend(outcomes.map(|outcome| Event::RunEnded { epoch, outcome }));

@@ -104,8 +104,8 @@ fn sentence(event: &Event) -> String {
             format!("keeper replaced its program, the run went on: {reason}")
         }
         Event::OutputDropped { before } => format!("output before offset {before} is no longer kept"),
-        Event::Declared { terms } => format!("declared as {}", shared(terms)),
-        Event::Respecified { spec } => {
+        Event::HelperDeclared { terms } => format!("declared as {}", shared(terms)),
+        Event::CommandChanged { spec } => {
             format!("has a new command for its next runs: {}", print::command_line(&spec.command, 80))
         }
         Event::OwnerJoined { owner: HelperOwner { session, keep } } => {
@@ -130,31 +130,31 @@ fn sentence(event: &Event) -> String {
         Event::ConversationEntered { .. }
         | Event::ConversationLeft { .. }
         | Event::AgentReady { .. }
-        | Event::HooksCarried { .. }
+        | Event::HooksInjected { .. }
         | Event::InterfaceChosen { .. }
-        | Event::EdgeSeen { .. }
+        | Event::ActivityReported { .. }
         | Event::TurnAccepted { .. }
         | Event::TurnDelivered { .. }
         | Event::TurnBegan { .. }
         | Event::CancelRequested { .. }
         | Event::TurnEnded { .. }
-        | Event::TurnLate { .. }
-        | Event::Asked { .. }
+        | Event::LateResult { .. }
+        | Event::QuestionAsked { .. }
         | Event::Answered { .. }
-        | Event::Unasked { .. }
+        | Event::QuestionWithdrawn { .. }
         | Event::QueueHeld { .. }
         | Event::QueueResumed { .. }
         | Event::QueueMoved { .. }
         | Event::TurnEdited { .. }
-        | Event::Released { .. }
+        | Event::RunReleased { .. }
         | Event::ExpirySet { .. } => of_turns(event),
         Event::Archived { by } => format!("archived by {}", who(by)),
         Event::Restored { by } => format!("restored by {}", who(by)),
-        Event::Tagged { tags } if tags.is_empty() => "has no tags any more".to_owned(),
-        Event::Tagged { tags } => format!("tagged {}", tags.join(", ")),
+        Event::TagsChanged { tags } if tags.is_empty() => "has no tags any more".to_owned(),
+        Event::TagsChanged { tags } => format!("tagged {}", tags.join(", ")),
         Event::Imported { file, .. } => format!("imported from {file}"),
-        Event::Noted { note: None } => "the note was removed".to_owned(),
-        Event::Noted { note: Some(note) } => format!("noted: {}", print::first_words(note, 80)),
+        Event::NoteChanged { note: None } => "the note was removed".to_owned(),
+        Event::NoteChanged { note: Some(note) } => format!("noted: {}", print::first_words(note, 80)),
         Event::PolicySet { policy } => {
             let time = |ms: Option<u64>| ms.map_or_else(|| "never".to_owned(), print::exact_duration);
             format!(
@@ -186,8 +186,8 @@ fn of_turns(event: &Event) -> String {
             let when = if *at_once { ", without waiting for the turn's end" } else { "" };
             format!("{} chose the {} for the next run{when}", who(by), interface.word())
         }
-        Event::HooksCarried { .. } => "the agent will tell its turns through hooks".to_owned(),
-        Event::EdgeSeen { edge, .. } => match edge {
+        Event::HooksInjected { .. } => "the agent will tell its turns through hooks".to_owned(),
+        Event::ActivityReported { edge, .. } => match edge {
             ActivityChange::Prompt => "the agent has a prompt (hook)".to_owned(),
             ActivityChange::Tool => "the agent uses a tool (hook)".to_owned(),
             ActivityChange::Stopped => "the agent ended its turn (hook)".to_owned(),
@@ -207,21 +207,21 @@ fn of_turns(event: &Event) -> String {
             let reason = end.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
             format!("turn {turn} {}{reason}", TurnState::from(end.state))
         }
-        Event::TurnLate { turn, end } => {
+        Event::LateResult { turn, end } => {
             format!("said after turn {turn} was over: {}", print::first_words(&end.answer, 80))
         }
-        Event::Asked { ask } => {
+        Event::QuestionAsked { ask } => {
             format!("the agent asks ({}): {}: {}", ask.request, ask.tool, print::first_words(&ask.detail, 80))
         }
         Event::Answered { request, reply, by } => format!("{} answered {request}: {reply}", who(by)),
-        Event::Unasked { request } => format!("the agent no longer asks {request}"),
+        Event::QuestionWithdrawn { request } => format!("the agent no longer asks {request}"),
         Event::QueueHeld { hold } => format!("the queue is held: {}", hold.describe("S")),
         Event::QueueResumed { by } => format!("the queue was resumed by {}", who(by)),
         Event::QueueMoved { turn, to } => format!("turn {turn} has {to} before it now"),
         Event::TurnEdited { turn, text, by } => {
             format!("turn {turn} was changed by {}: {}", who(by), print::first_words(text, 80))
         }
-        Event::Released { epoch, why, .. } => format!("run {epoch} is ended: {}", why.describe()),
+        Event::RunReleased { epoch, why, .. } => format!("run {epoch} is ended: {}", why.describe()),
         Event::ExpirySet { .. } => "the session has a time to live".to_owned(),
         _ => String::new(),
     }

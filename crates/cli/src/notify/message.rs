@@ -208,7 +208,7 @@ impl NotifiedSession {
             NotificationKind::Finished => "finished",
         };
         (data.text, data.next) = match &stored.event {
-            Event::Asked { ask } => {
+            Event::QuestionAsked { ask } => {
                 data.request = Some(ask.request.clone());
                 data.epoch = self.epoch_at(seq)?;
                 (question(ask), self.how_to_answer(ask, data.epoch))

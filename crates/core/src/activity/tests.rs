@@ -115,8 +115,8 @@ fn a_terminal_that_tells_nothing_is_as_it_was() {
 #[test]
 fn one_that_was_started_with_hooks_is_sent_to_before_it_told_anything() {
     let mut play = ActivityScenario::new("pty");
-    assert_eq!(play.see(Observation::HooksCarried { epoch: Epoch(1) }).len(), 1);
-    assert_eq!(play.see(Observation::HooksCarried { epoch: Epoch(1) }), []);
+    assert_eq!(play.see(Observation::HooksInjected { epoch: Epoch(1) }).len(), 1);
+    assert_eq!(play.see(Observation::HooksInjected { epoch: Epoch(1) }), []);
     play.send("hello").expect("it will tell");
     assert_eq!((play.session.due_turn(), play.state()), (None, SessionState::Running));
     play.tell(TerminalReport::Started);
@@ -127,7 +127,7 @@ fn one_that_was_started_with_hooks_is_sent_to_before_it_told_anything() {
 fn an_agent_on_pipes_is_not_spoken_for_by_hooks() {
     let mut play = ActivityScenario::new("acp");
     assert_eq!(play.tell(prompt("hello")), []);
-    assert_eq!(play.see(Observation::HooksCarried { epoch: Epoch(1) }), []);
+    assert_eq!(play.see(Observation::HooksInjected { epoch: Epoch(1) }), []);
 }
 
 #[test]
@@ -455,7 +455,7 @@ fn a_pause_by_a_user_is_not_lifted_by_text_that_was_typed() {
 #[test]
 fn an_agent_that_was_given_up_and_came_after_all_takes_its_turn() {
     let mut play = ActivityScenario::new("pty");
-    play.see(Observation::HooksCarried { epoch: Epoch(1) });
+    play.see(Observation::HooksInjected { epoch: Epoch(1) });
     play.send("mine").expect("it will tell");
     play.see(Observation::Held { hold: QueueHold::AgentFailed { reason: "it told nothing".to_owned() } });
     assert_eq!(play.state(), SessionState::NeedsYou);

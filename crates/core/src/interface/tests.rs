@@ -131,7 +131,10 @@ fn a_switch_waits_for_the_turn_that_runs_and_what_waits_stays_in_the_queue() {
     assert_eq!(play.session.due_turn(), None, "what waits goes to the next interface");
     assert!(effects(&play.session).contains(&Effect::WakeAt { boot_ms: 0 }));
     let released = play.see(Observation::Tick);
-    assert!(matches!(&released[..], [Event::Released { why: ReleaseReason::Switched, .. }]), "{released:?}");
+    assert!(
+        matches!(&released[..], [Event::RunReleased { why: ReleaseReason::Switched, .. }]),
+        "{released:?}"
+    );
     play.end_run();
     assert_eq!((play.driver(), play.session.state(true)), ("pty", SessionState::Starting));
     assert_eq!(effects(&play.session), [Effect::NextRun { epoch: Epoch(1) }]);
@@ -175,7 +178,10 @@ fn a_switch_at_once_cancels_the_turn_and_cuts_off_what_a_person_typed() {
     play.see(Observation::Told { epoch, told: TerminalReport::Prompt { text: "typed by hand".to_owned() } });
     play.switch(AgentInterface::Chat, true).expect("a choice");
     let released = play.see(Observation::Tick);
-    assert!(matches!(&released[..], [Event::Released { why: ReleaseReason::Switched, .. }]), "{released:?}");
+    assert!(
+        matches!(&released[..], [Event::RunReleased { why: ReleaseReason::Switched, .. }]),
+        "{released:?}"
+    );
 }
 
 #[test]

@@ -221,7 +221,7 @@ pub(crate) fn question_asked(session: &Session, ask: &AgentQuestion) -> Vec<Even
     let turns = &session.turns;
     let is_new = turns.asks.iter().all(|known| known.request != ask.request);
     if is_new && turns.asks.len() < MOST_ASKS && may_be_released(session) {
-        vec![Event::Asked { ask: ask.clone() }]
+        vec![Event::QuestionAsked { ask: ask.clone() }]
     } else {
         vec![]
     }
@@ -229,5 +229,5 @@ pub(crate) fn question_asked(session: &Session, ask: &AgentQuestion) -> Vec<Even
 
 pub(crate) fn question_withdrawn(session: &Session, request: &str) -> Vec<Event> {
     let is_known = session.turns.asks.iter().any(|ask| ask.request == request);
-    if is_known { vec![Event::Unasked { request: request.to_owned() }] } else { vec![] }
+    if is_known { vec![Event::QuestionWithdrawn { request: request.to_owned() }] } else { vec![] }
 }

@@ -43,7 +43,7 @@ pub(crate) fn turn_over(session: &Session, turn: u64, end: TurnEnd, now: ClockRe
             }
             TurnLookup::Past | TurnLookup::Absent => false,
         };
-        return if is_news { vec![Event::TurnLate { turn, end }] } else { vec![] };
+        return if is_news { vec![Event::LateResult { turn, end }] } else { vec![] };
     }
     let Some(current) = &session.turns.current else { return vec![] };
     if current.turn != turn {
@@ -202,7 +202,7 @@ pub(crate) fn broken(session: &Session, epoch: Epoch, reason: &str, now: ClockRe
 
 fn released(session: &Session, why: ReleaseReason, now: ClockReading) -> Event {
     let kill_at_boot_ms = now.boot_ms.saturating_add(RELEASE_GRACE.as_millis() as u64);
-    Event::Released { epoch: session.epoch, why, kill_at_boot_ms }
+    Event::RunReleased { epoch: session.epoch, why, kill_at_boot_ms }
 }
 
 /// Events that follow from the time alone.

@@ -57,7 +57,7 @@ impl AcpDriver {
     pub(super) fn unask(&mut self, at: usize, out: &mut DriverOutput) {
         let asked = self.asked.remove(at);
         cancelled(&asked.id, out);
-        out.update(AgentUpdate::Unasked { request: asked.request });
+        out.update(AgentUpdate::QuestionWithdrawn { request: asked.request });
     }
 
     pub(super) fn unask_all(&mut self, out: &mut DriverOutput) {

@@ -117,7 +117,7 @@ impl ClaudeReplay {
             | AgentUpdate::Model { .. }
             | AgentUpdate::Context { .. }
             | AgentUpdate::Began { .. }
-            | AgentUpdate::Unasked { .. }
+            | AgentUpdate::QuestionWithdrawn { .. }
             | AgentUpdate::Ended { .. }
             | AgentUpdate::Late { .. }
             | AgentUpdate::Remark { .. }
@@ -320,8 +320,9 @@ fn an_interrupted_turn_is_reported_as_interrupted_for_any_subtype() {
         assert_eq!(play.ends()[&1].state, FinalState::Interrupted, "{name}");
     }
     let play = play("interrupted-while-asking");
-    let unasked = play.updates.iter().filter(|update| matches!(update, AgentUpdate::Unasked { .. }));
-    assert_eq!(unasked.count(), 1);
+    let withdrawn =
+        play.updates.iter().filter(|update| matches!(update, AgentUpdate::QuestionWithdrawn { .. }));
+    assert_eq!(withdrawn.count(), 1);
 }
 
 /// The interrupt of a prompt meets no turn: Claude Code has the prompt and has not begun it.
@@ -408,7 +409,7 @@ fn a_question_of_a_helper_outlives_the_turn_that_started_it() {
     }
     let over = r#"{"type":"result","is_error":true,"terminal_reason":"aborted_streaming"}"#;
     driver.hear(over.as_bytes(), &mut out);
-    assert!(!out.updates.iter().any(|update| matches!(update, AgentUpdate::Unasked { .. })));
+    assert!(!out.updates.iter().any(|update| matches!(update, AgentUpdate::QuestionWithdrawn { .. })));
     assert_eq!(driver.questions.len(), 1);
 }
 

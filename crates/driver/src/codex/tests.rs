@@ -24,7 +24,7 @@ fn ends(updates: &[AgentUpdate]) -> Vec<(u64, TurnEnd)> {
         | AgentUpdate::Said { .. }
         | AgentUpdate::Doing { .. }
         | AgentUpdate::Asks { .. }
-        | AgentUpdate::Unasked { .. }
+        | AgentUpdate::QuestionWithdrawn { .. }
         | AgentUpdate::Late { .. }
         | AgentUpdate::Remark { .. }
         | AgentUpdate::Broken { .. } => None,

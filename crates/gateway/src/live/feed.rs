@@ -487,7 +487,7 @@ mod tests {
     #[test]
     fn an_event_in_the_ring_shows_its_command_line_as_the_reader_may_see_it() {
         let command = ["x", "--token", "hunter2"].map(str::to_owned).to_vec();
-        let event = Event::Respecified { spec: SessionSpec { command, ..SessionSpec::default() } };
+        let event = Event::CommandChanged { spec: SessionSpec { command, ..SessionSpec::default() } };
         let line = EventLine { seq: 7, at: Timestamp(0), event };
         let block = FeedBlock::of(7, SharedJson::new(&line, sse::line));
         let all = ViewerRights { scope: AccessScope::Control, sessions: None };

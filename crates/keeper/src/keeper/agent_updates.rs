@@ -116,7 +116,9 @@ impl Keeper {
             AgentUpdate::Said { text } => self.on_said(current, text),
             AgentUpdate::Doing { activity } => self.on_activity(current, activity),
             AgentUpdate::Asks { ask } => reports.push(Observation::Asks { ask }),
-            AgentUpdate::Unasked { request } => reports.push(Observation::Unasked { request }),
+            AgentUpdate::QuestionWithdrawn { request } => {
+                reports.push(Observation::QuestionWithdrawn { request })
+            }
             AgentUpdate::Ended { turn, end } => {
                 killpoint::reached("answered");
                 if let Some(agent) = self.agent.as_mut().filter(|_| current == Some(turn)) {

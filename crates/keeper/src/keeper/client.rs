@@ -303,9 +303,9 @@ fn concerns(event: &Event, turn: u64) -> bool {
         | Event::CancelRequested { turn: it, .. }
         | Event::TurnEdited { turn: it, .. }
         | Event::TurnEnded { turn: it, .. } => *it == turn,
-        Event::Asked { .. }
+        Event::QuestionAsked { .. }
         | Event::Answered { .. }
-        | Event::Unasked { .. }
+        | Event::QuestionWithdrawn { .. }
         | Event::QueueHeld { .. }
         | Event::QueueResumed { .. }
         | Event::RunEnded { .. } => true,

@@ -101,7 +101,7 @@ impl Keeper {
             return Ok((agent, self.talk_to(driver, pipes)));
         }
         let command = injected_hooks::with_hooks(root, &spec, terminal_command(&spec, begin));
-        *carried = trust::run_reports_turns(&spec, &command).then_some(Observation::HooksCarried { epoch });
+        *carried = trust::run_reports_turns(&spec, &command).then_some(Observation::HooksInjected { epoch });
         let size = self.terminal.size();
         let (terminal, agent) = pty::start(&self.run.launch(&spec, &command, &variables), size)?;
         Ok((agent, self.watch_terminal(terminal)))

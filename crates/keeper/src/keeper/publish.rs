@@ -154,6 +154,6 @@ fn is_of_a_turn(event: &Event) -> bool {
             | Event::TurnDelivered { .. }
             | Event::TurnBegan { .. }
             | Event::TurnEnded { .. }
-            | Event::TurnLate { .. }
+            | Event::LateResult { .. }
     )
 }

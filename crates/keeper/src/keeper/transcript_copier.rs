@@ -73,7 +73,7 @@ impl TranscriptCopier {
                 event,
                 Event::TurnEnded { .. }
                     | Event::RunEnded { .. }
-                    | Event::EdgeSeen {
+                    | Event::ActivityReported {
                         edge: ActivityChange::Stopped | ActivityChange::Interrupted | ActivityChange::Quiet,
                         ..
                     }

@@ -244,7 +244,7 @@ impl Keeper {
 fn open_questions(asks: &[AgentQuestion]) -> Vec<KeeperNotice> {
     let told = |ask: &AgentQuestion| KeeperNotice::Event {
         seq: 0,
-        entry: Box::new(EventEntry::new(0, &Event::Asked { ask: ask.clone() })),
+        entry: Box::new(EventEntry::new(0, &Event::QuestionAsked { ask: ask.clone() })),
     };
     asks.iter().map(told).collect()
 }

@@ -110,7 +110,7 @@ mod tests {
     }
 
     fn of_the_world() -> Observation {
-        Observation::HooksCarried { epoch: EPOCH }
+        Observation::HooksInjected { epoch: EPOCH }
     }
 
     #[test]

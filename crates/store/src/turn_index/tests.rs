@@ -52,12 +52,12 @@ fn events(steps: &[TurnIndexTestStep]) -> Vec<Event> {
                 Event::CancelRequested { turn, cancel }
             }
             11 | 12 => Event::TurnEnded { turn, end, at_boot_ms: 0 },
-            13 => Event::TurnLate { turn, end },
-            14..18 => Event::Asked {
+            13 => Event::LateResult { turn, end },
+            14..18 => Event::QuestionAsked {
                 ask: AgentQuestion { request, tool: format!("tool {number}"), ..AgentQuestion::default() },
             },
             18..22 => Event::Answered { request, reply: ChosenReply::default(), by },
-            22 => Event::Unasked { request },
+            22 => Event::QuestionWithdrawn { request },
             23 => {
                 epoch += 1;
                 let (keeper, boundary) = (ProcessRef::default(), RunBoundary::default());
@@ -66,7 +66,7 @@ fn events(steps: &[TurnIndexTestStep]) -> Vec<Event> {
             24 => Event::RunEnded { epoch: Epoch(epoch), outcome: RunOutcome::Exited(ProcessExit::Code(0)) },
             _ => {
                 let driver = if number % 2 == 0 { "pty" } else { "claude" };
-                Event::Respecified { spec: SessionSpec { driver: driver.to_owned(), ..spec.clone() } }
+                Event::CommandChanged { spec: SessionSpec { driver: driver.to_owned(), ..spec.clone() } }
             }
         });
     }
@@ -79,7 +79,7 @@ fn events(steps: &[TurnIndexTestStep]) -> Vec<Event> {
         }
         event if turn_view::turn_of(event).is_some_and(|turn| turn > accepted) => false,
         Event::TurnEnded { turn, .. } => over.insert(*turn),
-        Event::TurnLate { turn, .. } => over.contains(turn),
+        Event::LateResult { turn, .. } => over.contains(turn),
         Event::TurnDelivered { turn, .. } | Event::TurnBegan { turn } => !over.contains(turn),
         _ => true,
     });
@@ -251,7 +251,7 @@ fn tell(views: &mut Vec<TurnView>, id: &SessionId, at: Timestamp, event: &Event)
                 view.failure = end.failure.into();
             }
         }
-        Event::TurnLate { turn, end } => {
+        Event::LateResult { turn, end } => {
             if let Some(view) = view_of(views, *turn) {
                 view.late.push(end.clone().into());
             }

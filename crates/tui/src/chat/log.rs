@@ -163,22 +163,22 @@ impl ChatLog {
                     waiting.clone_from(text);
                 }
             }
-            Event::Asked { ask } => self.ask(ask),
+            Event::QuestionAsked { ask } => self.ask(ask),
             Event::Answered { request, reply, by } => {
                 let is_ours = by.pid == std::process::id();
                 let whose = if is_ours { String::new() } else { format!(" by {}", by.place) };
                 self.unask(request, &format!("[answered{whose}: {reply}]"));
             }
-            Event::Unasked { request } => self.unask(request, "[the agent no longer asks]"),
+            Event::QuestionWithdrawn { request } => self.unask(request, "[the agent no longer asks]"),
             Event::QueueHeld { hold } => {
                 self.note(&format!("[the queue is held: {}]", hold.describe(&self.handle)))
             }
             Event::QueueResumed { .. } => self.note("[the queue goes on]"),
             Event::StopRequested { by, .. } => self.note(&format!("[stopped by {}]", by.place)),
-            Event::Released { why: ReleaseReason::Idle, .. } => {
+            Event::RunReleased { why: ReleaseReason::Idle, .. } => {
                 self.note("[paused to save memory; the next message wakes it]");
             }
-            Event::Released { why, .. } => self.note(&format!("[{}]", why.describe())),
+            Event::RunReleased { why, .. } => self.note(&format!("[{}]", why.describe())),
             Event::RunEnded { .. } => self.asks.clear(),
             Event::Renamed { name } => self.handle.clone_from(name),
             Event::Warned { what } => self.note(&format!("[{what}]")),
@@ -425,7 +425,7 @@ mod tests {
             ..AgentQuestion::default()
         };
         for _ in 0..2 {
-            story.hear(&Event::Asked { ask: ask.clone() });
+            story.hear(&Event::QuestionAsked { ask: ask.clone() });
         }
         let told = plain(&story.take_printable());
         assert_eq!(told.matches(&"y".repeat(500)).count(), 1, "{told}");

@@ -309,8 +309,10 @@ fn search_turns(
                 continue;
             }
             Event::TurnEnded { turn, end, .. } => (MatchPlace::Answer, Some(turn), end.answer),
-            Event::TurnLate { turn, end } => (MatchPlace::Late, Some(turn), end.answer),
-            Event::Asked { ask } => (MatchPlace::Ask, turn_asked, format!("{}: {}", ask.tool, ask.detail)),
+            Event::LateResult { turn, end } => (MatchPlace::Late, Some(turn), end.answer),
+            Event::QuestionAsked { ask } => {
+                (MatchPlace::Ask, turn_asked, format!("{}: {}", ask.tool, ask.detail))
+            }
             _ => continue,
         };
         gather.part();

@@ -170,7 +170,7 @@ fn questions_are_answered_withdrawn_or_cancelled() {
         panic!()
     };
     std::fs::write(&go, "").expect("write a file");
-    agent.until(|update| *update == AgentUpdate::Unasked { request: ask.request.clone() });
+    agent.until(|update| *update == AgentUpdate::QuestionWithdrawn { request: ask.request.clone() });
     assert_eq!(agent.end(2).state, FinalState::Done);
 
     agent.prompt(3, "say:before\nask:Bash:x\nsay:after");

@@ -42,7 +42,7 @@ fn text_typed_ahead_and_the_turn_both_stay_whole() {
     lab.ok(["send", "s", "HOLD go mine"]);
     wait_turn(&lab, 1, "working");
     lab.ok(["input", "s", "--enter", "ahead"]);
-    wait_until("the second prompt", || lab.events("s", "edge_seen").len() == 2);
+    wait_until("the second prompt", || lab.events("s", "activity_reported").len() == 2);
     lab.ok(["send", "s", "behind"]);
     release(&lab, "go");
     wait_turn(&lab, 2, "done");

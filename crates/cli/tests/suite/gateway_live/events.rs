@@ -94,13 +94,13 @@ fn a_stream_goes_on_through_stop_resume_kill_and_a_new_program_and_ends_with_the
     lab.ok(["stop", &id]);
     expect(&mut stream, &[("event", "run_ended"), ("status", "stopped")]);
     lab.ok(["tag", &id, "later"]);
-    expect(&mut stream, &[("event", "tagged")]);
+    expect(&mut stream, &[("event", "tags_changed")]);
     lab.ok(["resume", "-d", &id]);
     expect(&mut stream, &[("event", "run_started"), ("status", "running")]);
     let _ = connect(&lab, &id).ask(KeeperRequest::Restart);
     expect(&mut stream, &[("event", "keeper_restarted")]);
     lab.ok(["note", &id, "still here"]);
-    expect(&mut stream, &[("event", "noted")]);
+    expect(&mut stream, &[("event", "note_changed")]);
     lab.kill_keeper(&id);
     // `lost` is true from the moment the keeper is proven dead, before its run has an end in the journal and after. The
     // order of the two depends on which is faster: the reader of the loss, or the process that clears it up. (That a

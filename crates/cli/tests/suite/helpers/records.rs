@@ -192,7 +192,7 @@ fn a_record_of_another_helper_is_not_used() {
         let mut journal = Journal::create(disk, id.as_str(), JournalLimits::default()).expect("a journal");
         let terms = HelperTerms { name: other, scope, linger_ms: 0, ready: None, ready_within_ms: 0 };
         let created = Event::Created { spec: berth_core::SessionSpec::default(), name: Some(name(&asked)) };
-        let events = [created, Event::Declared { terms }].map(|event| StoredEvent { at_ms: 1, event });
+        let events = [created, Event::HelperDeclared { terms }].map(|event| StoredEvent { at_ms: 1, event });
         journal.append(events.to_vec()).expect("a disk");
         journal.close().expect("a disk");
         let said = ensure(&lab, &place, &asked, &session, &[], &["hang"]);
@@ -204,7 +204,7 @@ fn a_record_of_another_helper_is_not_used() {
 
 /// How many events there are in a helper's journal.
 fn events_of(lab: &TestEnvironment, id: &str) -> usize {
-    ["created", "declared", "run_starting", "owner_joined"]
+    ["created", "helper_declared", "run_starting", "owner_joined"]
         .map(|kind| events(lab, id, kind).len())
         .iter()
         .sum()

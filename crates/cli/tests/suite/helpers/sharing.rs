@@ -263,7 +263,7 @@ fn a_running_helper_is_not_replaced_and_one_that_is_over_may_get_another_command
     let next = ensured(&lab, &place, "web", &session, &[], &["say:x", "hang"]);
     assert_eq!((text(&next, "id"), next["epoch"].as_u64()), (id.clone(), Some(2)));
     assert_eq!(next["command"][1], "say:x");
-    assert_eq!(events(&lab, &id, "respecified").len(), 1);
+    assert_eq!(events(&lab, &id, "command_changed").len(), 1);
 }
 
 #[test]

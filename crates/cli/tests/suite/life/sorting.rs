@@ -130,7 +130,7 @@ fn an_idle_time_given_to_a_quiet_agent_releases_it() {
     assert_eq!(state(&lab, &id), "idle");
     lab.ok(["policy", &id, "--idle", "1ms"]);
     berth_harness::wait_until("its keeper to leave", || lab.show(&id)["keeper_pid"].is_null());
-    assert_eq!(lab.events(&id, "released").len(), 1);
+    assert_eq!(lab.events(&id, "run_released").len(), 1);
     lab.ok(["policy", &id, "--idle", "never"]);
     assert_eq!(lab.ok(["send", &id, "--wait", "hello"]), "ECHO: hello");
     assert!(lab.show(&id)["keeper_pid"].is_number(), "it stays");
@@ -145,7 +145,7 @@ fn a_new_session_gets_its_tags_its_note_and_its_policy_with_its_first_events() {
     assert_eq!((&shown["tags"], &shown["note"]), (&json!(["a", "b", "c"]), &json!("look here")));
     assert_eq!(shown["policy"]["archive_after_ms"], 14 * 24 * 3_600_000);
     let kinds: Vec<_> = lab.log(&id).iter().map(|event| event["event"].clone()).take(4).collect();
-    assert_eq!(kinds, ["created", "tagged", "noted", "run_starting"]);
+    assert_eq!(kinds, ["created", "tags_changed", "note_changed", "run_starting"]);
     for bad in [vec!["--tag", "two words"], vec!["--note", &"x".repeat(4097)]] {
         let args = [&["run", "-d", "--name", "bad"], &bad[..], &["--", "true"]].concat();
         assert_eq!(lab.berth(&args).code, 2, "{bad:?}");

@@ -53,11 +53,11 @@ fn keys_output_and_observers_go_on_during_a_slow_sync_and_nothing_is_answered_be
     observer.wait_for("<two>");
     assert!(lab.ok(["screen", &id]).contains("<one><two>"));
     assert_eq!(lab.show(&id)["clients"], 2);
-    assert!(lab.events(&id, "tagged").is_empty(), "it is not on disk");
+    assert!(lab.events(&id, "tags_changed").is_empty(), "it is not on disk");
     assert_eq!(slow.try_wait().expect("our own child"), None, "it is answered when it is on disk");
     fs::remove_file(&hold).expect("our own file");
     assert_eq!(wait_child(slow), 0);
-    assert_eq!(lab.events(&id, "tagged").len(), 1);
+    assert_eq!(lab.events(&id, "tags_changed").len(), 1);
     writer.type_keys("<three>");
     observer.wait_for("<three>");
 }
@@ -75,7 +75,7 @@ fn requests_that_arrive_during_a_slow_sync_are_answered_after_it_in_their_order(
     writer.wait_for("ready");
     writer.type_keys("<typed>");
     writer.wait_for("<typed>");
-    assert_eq!(lab.events(&id, "tagged").len(), 5);
+    assert_eq!(lab.events(&id, "tags_changed").len(), 5);
 }
 
 #[test]

@@ -49,8 +49,8 @@ fn questions_end_with_the_turn_and_have_a_limit() {
         assert_eq!(story.see(Observation::Asks { ask: ask(&number.to_string()) }).len(), 1);
     }
     assert_eq!(story.see(Observation::Asks { ask: ask("one more") }), vec![]);
-    assert_eq!(story.see(Observation::Unasked { request: "0".to_owned() }).len(), 1);
-    assert_eq!(story.see(Observation::Unasked { request: "0".to_owned() }), vec![]);
+    assert_eq!(story.see(Observation::QuestionWithdrawn { request: "0".to_owned() }).len(), 1);
+    assert_eq!(story.see(Observation::QuestionWithdrawn { request: "0".to_owned() }), vec![]);
     story.over(1, FinalState::Done);
     assert_eq!(story.session.turns.asks, vec![]);
     assert_eq!(story.session.state(true), SessionState::Idle);

@@ -50,7 +50,7 @@ fn c11_a_late_success_does_not_overwrite_cancelled() {
     story.cancel(1).expect("it runs");
     story.over(1, FinalState::Failed);
     let late = story.over(1, FinalState::Done);
-    assert_eq!(late, vec![Event::TurnLate { turn: 1, end: end(FinalState::Done) }]);
+    assert_eq!(late, vec![Event::LateResult { turn: 1, end: end(FinalState::Done) }]);
     assert_eq!(story.state(1), TurnProgress::Over(FinalState::Cancelled));
     assert_eq!(story.deliver(), 2);
     story.over(1, FinalState::Unknown);
@@ -67,7 +67,7 @@ fn c11_an_agent_that_does_not_break_off_is_ended_for_it() {
     assert_eq!(story.pass(PATIENCE_MS - 1), vec![]);
     let kill_at_boot_ms = until + RELEASE_GRACE.as_millis() as u64;
     let why = ReleaseReason::Unresponsive;
-    let released = Event::Released { epoch: Epoch(1), why, kill_at_boot_ms };
+    let released = Event::RunReleased { epoch: Epoch(1), why, kill_at_boot_ms };
     assert_eq!(story.pass(1), vec![released]);
     assert_eq!(story.pass(1), vec![], "once");
     story.end_run();

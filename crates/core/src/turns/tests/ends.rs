@@ -134,6 +134,6 @@ fn a_repeated_report_of_an_end_is_recorded_once() {
         let answer = number.to_string();
         story.see(Observation::TurnOver { turn: 1, end: TurnEnd { answer, ..end(FinalState::Done) } });
     }
-    let late = story.events.iter().filter(|event| matches!(event, Event::TurnLate { .. })).count();
+    let late = story.events.iter().filter(|event| matches!(event, Event::LateResult { .. })).count();
     assert_eq!(late, MOST_ENDS - 1, "an agent cannot fill the journal with what comes too late");
 }

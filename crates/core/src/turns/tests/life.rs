@@ -200,7 +200,7 @@ fn an_agent_that_was_quiet_for_longer_than_a_new_limit_is_released_at_once() {
         .expect("fine");
     assert!(story.wakes_at().is_some_and(|at| at <= story.now.boot_ms));
     let released = story.see(Observation::Tick);
-    assert!(matches!(released[..], [Event::Released { why: ReleaseReason::Idle, .. }]), "{released:?}");
+    assert!(matches!(released[..], [Event::RunReleased { why: ReleaseReason::Idle, .. }]), "{released:?}");
 }
 
 #[test]

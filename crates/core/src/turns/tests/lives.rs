@@ -206,7 +206,7 @@ impl RandomTurnsScenario {
             }
             TurnsScenarioStep::Asks(which) => self.report(Observation::Asks { ask: ask(&which.to_string()) }),
             TurnsScenarioStep::Unasked(which) => {
-                self.report(Observation::Unasked { request: which.to_string() })
+                self.report(Observation::QuestionWithdrawn { request: which.to_string() })
             }
             TurnsScenarioStep::Foreign => {
                 let hold = QueueHold::ForeignWriter { who: "pid 5".to_owned() };

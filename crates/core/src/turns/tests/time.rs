@@ -32,7 +32,7 @@ fn h5_idleness_is_counted_from_the_last_turn() {
     story.over(1, FinalState::Done);
     assert_eq!(story.wakes_at(), Some(story.now.boot_ms + IDLE_MS));
     assert_eq!(story.pass(IDLE_MS - 1), vec![]);
-    assert!(matches!(&story.pass(1)[..], [Event::Released { why: ReleaseReason::Idle, .. }]));
+    assert!(matches!(&story.pass(1)[..], [Event::RunReleased { why: ReleaseReason::Idle, .. }]));
     assert_eq!(story.pass(1), vec![], "once");
     story.send(prompt("two")).expect("a run that berth ends is no reason to refuse");
     story.end_run();
@@ -152,7 +152,10 @@ fn a_session_whose_time_is_up_ends_for_good() {
     story.now.boot_ms += 1;
     assert_eq!(story.send(prompt("three")), Err(Refusal::Expired), "it would wait for ever");
     let events = story.pass(0);
-    assert!(matches!(events.last(), Some(Event::Released { why: ReleaseReason::Expired, .. })), "{events:?}");
+    assert!(
+        matches!(events.last(), Some(Event::RunReleased { why: ReleaseReason::Expired, .. })),
+        "{events:?}"
+    );
     assert_eq!(story.state(2), TurnProgress::Over(FinalState::Cancelled));
     assert_eq!(story.send(prompt("three")), Err(Refusal::Expired), "it would wait for ever");
     story.end_run();

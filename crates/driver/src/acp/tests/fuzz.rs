@@ -133,7 +133,7 @@ proptest! {
         for update in &updates {
             match update {
                 AgentUpdate::Asks { ask } => open.push(&ask.request),
-                AgentUpdate::Unasked { request } => {
+                AgentUpdate::QuestionWithdrawn { request } => {
                     let at = open.iter().position(|it| *it == request);
                     prop_assert!(at.is_some(), "{} was never asked", request);
                     open.remove(at.unwrap_or_default());

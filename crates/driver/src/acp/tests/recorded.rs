@@ -71,7 +71,7 @@ fn a_refused_permission_and_an_interrupt_are_told_apart() {
     // The cancel goes first: an agent that reads the answer first would go on.
     let at = |is: &dyn Fn(&Value) -> bool| talk.sent.iter().position(is);
     assert!(at(&|sent| sent["method"] == "session/cancel") < at(&|sent| sent["id"] == 2));
-    assert!(talk.updates.contains(&AgentUpdate::Unasked { request: "2".to_owned() }));
+    assert!(talk.updates.contains(&AgentUpdate::QuestionWithdrawn { request: "2".to_owned() }));
 }
 
 #[test]

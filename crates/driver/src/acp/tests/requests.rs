@@ -20,10 +20,13 @@ fn a_question_is_withdrawn_by_the_agent_or_by_the_end_of_its_turn() {
         (&json!(0), &cancelled)
     );
     talk.hear_json(json!({"id": "turn-1", "result": {"stopReason": "end_turn"}}));
-    let unasked: Vec<_> =
-        talk.updates.iter().filter(|update| matches!(update, AgentUpdate::Unasked { .. })).collect();
-    let named = |request: &str| AgentUpdate::Unasked { request: request.to_owned() };
-    assert_eq!(unasked, [&named("0"), &named("s")]);
+    let withdrawn: Vec<_> = talk
+        .updates
+        .iter()
+        .filter(|update| matches!(update, AgentUpdate::QuestionWithdrawn { .. }))
+        .collect();
+    let named = |request: &str| AgentUpdate::QuestionWithdrawn { request: request.to_owned() };
+    assert_eq!(withdrawn, [&named("0"), &named("s")]);
     // An answer to a withdrawn question is not sent.
     let sent = talk.sent.len();
     talk.with(|driver, out| driver.answer("0", &chosen("yes"), out));

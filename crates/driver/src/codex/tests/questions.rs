@@ -29,7 +29,7 @@ fn a_command_waits_for_an_answer_and_gets_the_one_chosen() {
     let rule = json!({ "acceptWithExecpolicyAmendment": { "execpolicy_amendment": ["touch", "x"] } });
     assert_eq!(play.sent.last(), Some(&json!({ "id": 0, "result": { "decision": rule } })));
     assert!(
-        !play.updates.iter().any(|update| matches!(update, AgentUpdate::Unasked { .. })),
+        !play.updates.iter().any(|update| matches!(update, AgentUpdate::QuestionWithdrawn { .. })),
         "the caller that answers needs no update"
     );
     assert_eq!(one_end(&play).answer, "TOOLDONE hi");
@@ -43,10 +43,12 @@ fn a_question_ends_with_its_turn() {
         (ReplayTrigger::Ended(1), DriverCall::Prompt(2, "after")),
     ];
     let play = CodexReplay::run(lines("approval_interrupted"), NEW, &script);
-    let unasked =
-        play.updates.iter().position(|update| *update == AgentUpdate::Unasked { request: "0".into() });
+    let withdrawn = play
+        .updates
+        .iter()
+        .position(|update| *update == AgentUpdate::QuestionWithdrawn { request: "0".into() });
     let ended = play.updates.iter().position(|update| matches!(update, AgentUpdate::Ended { turn: 1, .. }));
-    assert!(unasked.is_some() && unasked < ended, "{:?}", play.updates);
+    assert!(withdrawn.is_some() && withdrawn < ended, "{:?}", play.updates);
     let told: Vec<_> = ends(&play.updates).into_iter().map(|(turn, end)| (turn, end.state)).collect();
     assert_eq!(told, [(1, FinalState::Interrupted), (2, FinalState::Done)]);
 }
@@ -55,7 +57,7 @@ fn a_question_ends_with_its_turn() {
 fn an_answer_of_another_client_ends_a_question() {
     let play =
         CodexReplay::run(lines("approval"), NEW, &[(ReplayTrigger::Ready, DriverCall::Prompt(1, "touch"))]);
-    assert!(play.updates.contains(&AgentUpdate::Unasked { request: "0".into() }));
+    assert!(play.updates.contains(&AgentUpdate::QuestionWithdrawn { request: "0".into() }));
 }
 
 #[test]
@@ -148,7 +150,7 @@ fn the_questions_of_a_sub_agent_are_asked_and_end_with_a_no() {
     out = DriverOutput::default();
     hear(&mut driver, turn_completed("N", "completed"), &mut out);
     assert_eq!(sent(&mut out), [json!({ "id": 3, "result": { "decision": "decline" } })]);
-    assert_eq!(out.updates[0], AgentUpdate::Unasked { request: "3".into() });
+    assert_eq!(out.updates[0], AgentUpdate::QuestionWithdrawn { request: "3".into() });
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl AgentLink {
             AgentUpdate::Asks { .. }
             | AgentUpdate::Model { .. }
             | AgentUpdate::Doing { .. }
-            | AgentUpdate::Unasked { .. }
+            | AgentUpdate::QuestionWithdrawn { .. }
             | AgentUpdate::Late { .. }
             | AgentUpdate::Remark { .. } => {}
         };

@@ -96,7 +96,7 @@ impl ForgettableEvent {
             Self::CancelRequested => matches!(event, Event::CancelRequested { .. }),
             Self::QueueHeld => matches!(event, Event::QueueHeld { .. }),
             Self::QueueResumed => matches!(event, Event::QueueResumed { .. }),
-            Self::Released => matches!(event, Event::Released { .. }),
+            Self::Released => matches!(event, Event::RunReleased { .. }),
         }
     }
 }

@@ -47,7 +47,7 @@ impl JournalRules {
             Event::RunEnded { .. } => (self.live, self.writer) = (None, None),
             Event::WriterGranted { fence, .. } => (self.fence, self.writer) = (fence.0, Some(fence.0)),
             Event::WriterReleased { .. } => self.writer = None,
-            Event::StopRequested { .. } | Event::Released { .. } => self.ending = true,
+            Event::StopRequested { .. } | Event::RunReleased { .. } => self.ending = true,
             Event::Archived { .. } => self.archived = true,
             Event::Restored { .. } => self.archived = false,
             Event::Renamed { .. }
@@ -56,8 +56,8 @@ impl JournalRules {
             | Event::Typed { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }
-            | Event::Declared { .. }
-            | Event::Respecified { .. }
+            | Event::HelperDeclared { .. }
+            | Event::CommandChanged { .. }
             | Event::OwnerJoined { .. }
             | Event::OwnerLeft { .. }
             | Event::BecameReady { .. }
@@ -70,22 +70,22 @@ impl JournalRules {
             | Event::TurnBegan { .. }
             | Event::CancelRequested { .. }
             | Event::TurnEnded { .. }
-            | Event::TurnLate { .. }
-            | Event::Asked { .. }
+            | Event::LateResult { .. }
+            | Event::QuestionAsked { .. }
             | Event::Answered { .. }
-            | Event::Unasked { .. }
+            | Event::QuestionWithdrawn { .. }
             | Event::QueueHeld { .. }
             | Event::QueueResumed { .. }
             | Event::QueueMoved { .. }
             | Event::TurnEdited { .. }
             | Event::ExpirySet { .. }
-            | Event::Tagged { .. }
-            | Event::Noted { .. }
+            | Event::TagsChanged { .. }
+            | Event::NoteChanged { .. }
             | Event::Imported { .. }
             | Event::PolicySet { .. }
             | Event::InterfaceChosen { .. }
-            | Event::HooksCarried { .. }
-            | Event::EdgeSeen { .. }
+            | Event::HooksInjected { .. }
+            | Event::ActivityReported { .. }
             | Event::Warned { .. } => {}
         }
         Ok(())
@@ -109,7 +109,7 @@ impl JournalRules {
                 let next = self.live.is_none() && epoch.0 == self.epoch && self.turns.open() > 0;
                 check(live(epoch.0) || next, "only a live run is stopped")
             }
-            Event::Released { epoch, .. } => {
+            Event::RunReleased { epoch, .. } => {
                 check(live(epoch.0) && !self.ending, "only a live run is released, once")
             }
             Event::AgentExited { epoch, .. } => {
@@ -140,8 +140,8 @@ impl JournalRules {
             Event::Renamed { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }
-            | Event::Declared { .. }
-            | Event::Respecified { .. }
+            | Event::HelperDeclared { .. }
+            | Event::CommandChanged { .. }
             | Event::OwnerJoined { .. }
             | Event::OwnerLeft { .. }
             | Event::BecameReady { .. }
@@ -154,22 +154,22 @@ impl JournalRules {
             | Event::TurnBegan { .. }
             | Event::CancelRequested { .. }
             | Event::TurnEnded { .. }
-            | Event::TurnLate { .. }
-            | Event::Asked { .. }
+            | Event::LateResult { .. }
+            | Event::QuestionAsked { .. }
             | Event::Answered { .. }
-            | Event::Unasked { .. }
+            | Event::QuestionWithdrawn { .. }
             | Event::QueueHeld { .. }
             | Event::QueueResumed { .. }
             | Event::QueueMoved { .. }
             | Event::TurnEdited { .. }
             | Event::ExpirySet { .. }
-            | Event::Tagged { .. }
-            | Event::Noted { .. }
+            | Event::TagsChanged { .. }
+            | Event::NoteChanged { .. }
             | Event::Imported { .. }
             | Event::PolicySet { .. }
             | Event::InterfaceChosen { .. }
-            | Event::HooksCarried { .. }
-            | Event::EdgeSeen { .. }
+            | Event::HooksInjected { .. }
+            | Event::ActivityReported { .. }
             | Event::Warned { .. } => Ok(()),
         }
     }

@@ -81,7 +81,7 @@ impl TurnRules {
                 self.refused = was_refused.then_some(*turn);
                 self.ended(*turn, end.state)?;
             }
-            Event::TurnLate { turn, .. } => {
+            Event::LateResult { turn, .. } => {
                 check(
                     self.stage(*turn).is_some_and(CheckedTurnStage::is_over),
                     "late is what comes after the end",
@@ -120,28 +120,28 @@ impl TurnRules {
             | Event::Typed { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }
-            | Event::Declared { .. }
-            | Event::Respecified { .. }
+            | Event::HelperDeclared { .. }
+            | Event::CommandChanged { .. }
             | Event::OwnerJoined { .. }
             | Event::OwnerLeft { .. }
             | Event::BecameReady { .. }
             | Event::NeverReady { .. }
             | Event::ConversationEntered { .. }
             | Event::ConversationLeft { .. }
-            | Event::Asked { .. }
+            | Event::QuestionAsked { .. }
             | Event::Answered { .. }
-            | Event::Unasked { .. }
-            | Event::Released { .. }
+            | Event::QuestionWithdrawn { .. }
+            | Event::RunReleased { .. }
             | Event::ExpirySet { .. }
             | Event::Archived { .. }
             | Event::Restored { .. }
-            | Event::Tagged { .. }
-            | Event::Noted { .. }
+            | Event::TagsChanged { .. }
+            | Event::NoteChanged { .. }
             | Event::Imported { .. }
             | Event::PolicySet { .. }
             | Event::InterfaceChosen { .. }
-            | Event::HooksCarried { .. }
-            | Event::EdgeSeen { .. }
+            | Event::HooksInjected { .. }
+            | Event::ActivityReported { .. }
             | Event::Warned { .. } => {}
         }
         Ok(())

@@ -70,7 +70,7 @@ impl TurnEventModel {
                 *state = TurnProgress::Working;
             }
             Event::TurnEnded { turn, end, .. } => self.ended(before, *turn, end.state),
-            Event::TurnLate { turn, end } => {
+            Event::LateResult { turn, end } => {
                 let (_, state) = self.turns.get(turn).expect("accepted before");
                 assert!(state.is_over(), "late is what comes after the end");
                 let is_here = matches!(before.turns.find(*turn), TurnLookup::Here(_));
@@ -82,7 +82,7 @@ impl TurnEventModel {
                 let current = before.turns.current.as_ref().expect("only what runs is broken off");
                 assert_eq!((current.turn, &current.cancel), (*turn, &None), "asked once");
             }
-            Event::Released { epoch, .. } => {
+            Event::RunReleased { epoch, .. } => {
                 let may = matches!(before.phase, RunPhase::Starting | RunPhase::Running { .. });
                 assert!(may && *epoch == before.epoch);
             }
@@ -114,8 +114,8 @@ impl TurnEventModel {
             | Event::Typed { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }
-            | Event::Declared { .. }
-            | Event::Respecified { .. }
+            | Event::HelperDeclared { .. }
+            | Event::CommandChanged { .. }
             | Event::OwnerJoined { .. }
             | Event::OwnerLeft { .. }
             | Event::BecameReady { .. }
@@ -123,20 +123,20 @@ impl TurnEventModel {
             | Event::ConversationEntered { .. }
             | Event::ConversationLeft { .. }
             | Event::AgentReady { .. }
-            | Event::Asked { .. }
+            | Event::QuestionAsked { .. }
             | Event::Answered { .. }
-            | Event::Unasked { .. }
+            | Event::QuestionWithdrawn { .. }
             | Event::QueueHeld { .. }
             | Event::QueueResumed { .. }
             | Event::QueueMoved { .. }
             | Event::TurnEdited { .. }
             | Event::ExpirySet { .. }
-            | Event::Tagged { .. }
-            | Event::Noted { .. }
+            | Event::TagsChanged { .. }
+            | Event::NoteChanged { .. }
             | Event::Imported { .. }
             | Event::PolicySet { .. }
-            | Event::HooksCarried { .. }
-            | Event::EdgeSeen { .. }
+            | Event::HooksInjected { .. }
+            | Event::ActivityReported { .. }
             | Event::InterfaceChosen { .. }
             | Event::Warned { .. } => {}
         }
