@@ -220,7 +220,7 @@ impl McpServer {
                 ..SessionFilter::default()
             };
             let found = listing::collect(ctx, &filter)?;
-            let more = (found.beyond + found.older + found.archived) as u64;
+            let more = (found.more + found.older + found.archived) as u64;
             Ok(ListToolResult { sessions: found.sessions.iter().map(McpSession::from).collect(), more })
         })
         .await

@@ -62,33 +62,33 @@ impl From<String> for ClaimedCaller {
 pub enum WriterTakeover {
     /// Ends no process: the writers are named, and no run starts.
     #[default]
-    Nobody,
+    None,
     /// Ends the processes with these pids. If any other process writes the conversation, no process is ended: the
     /// caller did not know of that one when it listed the pids.
     Only(Vec<u32>),
     /// Ends every foreign writer.
-    Anybody,
+    All,
 }
 
 impl WriterTakeover {
     /// True if the process `pid` may be ended.
     pub fn includes(&self, pid: u32) -> bool {
         match self {
-            Self::Nobody => false,
+            Self::None => false,
             Self::Only(pids) => pids.contains(&pid),
-            Self::Anybody => true,
+            Self::All => true,
         }
     }
 
     /// True if any process may be ended.
     pub fn takes(&self) -> bool {
-        *self != Self::Nobody
+        *self != Self::None
     }
 }
 
 impl From<bool> for WriterTakeover {
     fn from(anybody: bool) -> Self {
-        if anybody { Self::Anybody } else { Self::Nobody }
+        if anybody { Self::All } else { Self::None }
     }
 }
 
@@ -431,7 +431,7 @@ pub enum KeeperNotice {
         /// Number of the turn.
         turn: u64,
         /// `thinking`, `writing`, or the name of a tool.
-        what: String,
+        activity: String,
         /// Command or file of the tool, on one line.
         detail: String,
         /// Tokens used in this turn so far; absent if the agent does not report it.

@@ -185,7 +185,7 @@ pub struct TurnsStatus {
     pub activity: Option<String>,
     /// Latest report of an agent in a terminal about its turns; absent if there was none in this run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub told: Option<ActivityStatus>,
+    pub last_report: Option<ActivityStatus>,
     /// Time until the idle agent is paused to save memory, in milliseconds.
     pub releases_in_ms: Option<u64>,
 }

@@ -54,7 +54,7 @@ pub struct HostSnapshot {
     pub sessions: Vec<SessionStatus>,
     /// Number of further sessions.
     #[serde(default)]
-    pub beyond: u64,
+    pub more: u64,
 }
 
 impl RemoteHost {

@@ -56,7 +56,7 @@ pub struct ProcessAttribution {
     /// Facts behind the result.
     pub evidence: Vec<EvidenceFact>,
     /// Action that berth would take on the process, and when.
-    pub would_happen: String,
+    pub planned_action: String,
 }
 
 /// A fact, where it comes from, and how old it is.
@@ -272,12 +272,12 @@ fn judge(home: &StateDir, stat: &ProcessStat, found: &ProcessClaims) -> Result<P
         epoch: None,
         home: None,
         evidence: vec![],
-        would_happen: "nothing: berth does not touch a process without a claim".to_owned(),
+        planned_action: "nothing: berth does not touch a process without a claim".to_owned(),
     };
     let Some(claim) = &strongest_claim(&found.claims) else {
         if !found.unreadable.is_empty() {
             told.verdict = AttributionVerdict::CannotTell;
-            told.would_happen = "nothing: a process that cannot be attributed is left alone".to_owned();
+            told.planned_action = "nothing: a process that cannot be attributed is left alone".to_owned();
         }
         return Ok(told);
     };
@@ -287,7 +287,7 @@ fn judge(home: &StateDir, stat: &ProcessStat, found: &ProcessClaims) -> Result<P
         ClaimedRecord::Elsewhere(dir) => {
             told.verdict = AttributionVerdict::Elsewhere;
             told.home = Some(dir.clone());
-            told.would_happen = format!(
+            told.planned_action = format!(
                 "nothing from here; look at it with BERTH_HOME={} berth why --pid {}",
                 dir.display(),
                 stat.pid
@@ -295,7 +295,7 @@ fn judge(home: &StateDir, stat: &ProcessStat, found: &ProcessClaims) -> Result<P
         }
         ClaimedRecord::Missing => {
             told.verdict = AttributionVerdict::NoRecord;
-            told.would_happen =
+            told.planned_action =
                 "nothing: there is no record of its session here. If it is not needed, end it by hand"
                     .to_owned();
         }
@@ -304,7 +304,7 @@ fn judge(home: &StateDir, stat: &ProcessStat, found: &ProcessClaims) -> Result<P
             if let Some(helper) = &status.helper {
                 (told.kind, told.name) = ("helper", Some(helper.name.clone()));
             }
-            (told.verdict, told.would_happen) = verdict_of_claim(claim, &status);
+            (told.verdict, told.planned_action) = verdict_of_claim(claim, &status);
         }
     }
     Ok(told)

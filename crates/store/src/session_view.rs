@@ -303,13 +303,13 @@ impl SessionView {
                 .as_ref()
                 .and_then(|current| Some(beginning(&turns.open(current.turn)?.prompt))),
             activity: None,
-            told: self.told(),
+            last_report: self.last_report(),
             releases_in_ms: None,
         })
     }
 
     /// Latest report of an agent in a terminal that is in the journal.
-    pub fn told(&self) -> Option<ActivityStatus> {
+    pub fn last_report(&self) -> Option<ActivityStatus> {
         let edges = self.session.edges?;
         let how = edges.last.map_or("SessionStart hook", name_of_edge).to_owned();
         Some(ActivityStatus { how, at: Timestamp(self.told_at_ms) })

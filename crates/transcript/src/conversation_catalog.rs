@@ -60,7 +60,7 @@ pub struct ConversationCatalog {
     /// Conversations, the last written first.
     pub kept: Vec<StoredConversation>,
     /// Number of further conversations.
-    pub beyond: usize,
+    pub more: usize,
     /// Errors of files and directories that could not be read.
     pub damaged: Vec<String>,
 }
@@ -111,7 +111,7 @@ pub fn list_conversations(
     shelf.kept.sort_by(|one, other| (other.modified_ms, &one.id).cmp(&(one.modified_ms, &other.id)));
     // Two paths may lead to one file.
     shelf.kept.dedup_by(|one, other| one.id == other.id && is_one(&one.path, &other.path));
-    shelf.beyond = shelf.kept.len().saturating_sub(MOST_KEPT);
+    shelf.more = shelf.kept.len().saturating_sub(MOST_KEPT);
     shelf.kept.truncate(MOST_KEPT);
     Ok(shelf)
 }

@@ -136,10 +136,11 @@ impl TurnPrinter {
                 print::text(text)?;
                 self.said.push_str(text);
             }
-            TurnNews::Doing { what, detail, tokens } => {
+            TurnNews::Doing { activity, detail, tokens } => {
                 self.tokens = tokens.or(self.tokens);
                 let detail = print::first_words(detail, 60);
-                self.doing = if detail.is_empty() { (*what).to_owned() } else { format!("{what}: {detail}") };
+                self.doing =
+                    if detail.is_empty() { (*activity).to_owned() } else { format!("{activity}: {detail}") };
                 self.paint();
             }
             TurnNews::Event(Event::QuestionAsked { .. }) if self.asks => {}

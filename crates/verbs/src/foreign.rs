@@ -127,7 +127,7 @@ pub struct ConversationList {
     /// Conversations that a process has open first, then the others, the last written first.
     pub conversations: Vec<AgentConversation>,
     /// Number of further conversations that may match.
-    pub beyond: usize,
+    pub more: usize,
     /// Errors of records and directories that could not be read.
     pub damaged: Vec<String>,
 }
@@ -257,7 +257,7 @@ pub fn list(ctx: &VerbContext, wanted: &ConversationFilter) -> ConversationList 
     let mut past: Vec<(&AgentAccount, &StoredConversation)> = Vec::new();
     for account in &accounts {
         found.damaged.extend(account.shelf.damaged.iter().cloned());
-        found.beyond += account.shelf.beyond;
+        found.more += account.shelf.more;
         let (open, closed): (Vec<&StoredConversation>, Vec<&StoredConversation>) =
             account.shelf.kept.iter().partition(|kept| account.live.contains_key(&kept.id));
         past.extend(closed.into_iter().map(|kept| (account, kept)));
@@ -276,7 +276,7 @@ pub fn list(ctx: &VerbContext, wanted: &ConversationFilter) -> ConversationList 
     let mut room = wanted.limit.unwrap_or(usize::MAX);
     for (account, kept) in past {
         if room == 0 {
-            found.beyond += 1;
+            found.more += 1;
             continue;
         }
         // The cheap check first: most of many conversations belong to sessions, or the filter excludes them.

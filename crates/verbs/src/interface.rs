@@ -43,5 +43,5 @@ pub fn switch(
             Err(problem) => return Err(problem),
         }
     }
-    resume::start_run(ctx, id, handle, false, WriterTakeover::Nobody, Some(to))
+    resume::start_run(ctx, id, handle, false, WriterTakeover::None, Some(to))
 }

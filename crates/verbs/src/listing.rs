@@ -108,7 +108,7 @@ pub struct SessionListing {
     /// Number of sessions that are hidden because they are archived.
     pub archived: usize,
     /// Number of sessions that are hidden because of the limit.
-    pub beyond: usize,
+    pub more: usize,
     /// Errors of sessions that could not be read.
     pub damaged: Vec<Problem>,
 }
@@ -162,7 +162,7 @@ pub fn listing(filter: &SessionFilter, seen: impl IntoIterator<Item = ListingEnt
     }
     filter.order.sort(&mut listing.sessions);
     let limit = filter.limit.unwrap_or(usize::MAX);
-    listing.beyond = listing.sessions.len().saturating_sub(limit);
+    listing.more = listing.sessions.len().saturating_sub(limit);
     listing.sessions.truncate(limit);
     listing
 }

@@ -312,7 +312,7 @@ pub(crate) fn begin_again(ctx: &VerbContext, id: &SessionId) -> Result<KeeperCon
     let resume = KeeperRequest::Resume {
         size: ctx.size.unwrap_or_default(),
         fresh: false,
-        take: WriterTakeover::Nobody,
+        take: WriterTakeover::None,
         restore: false,
         interface: None,
     };
@@ -371,7 +371,7 @@ pub enum TurnNews<'a> {
     Said(&'a str),
     /// An activity of the agent.
     #[expect(missing_docs, reason = "as in `Notice::Doing`")]
-    Doing { what: &'a str, detail: &'a str, tokens: Option<u64> },
+    Doing { activity: &'a str, detail: &'a str, tokens: Option<u64> },
     /// An event of the turn, or of a turn before it.
     Event(&'a Event),
     /// Time has passed; sent several times a second.
@@ -429,8 +429,11 @@ pub fn follow(
                 hear(TurnNews::Said(&text))?
             }
             Some(session_cursor::CursorNews::Notice(KeeperNotice::Doing {
-                what, detail, tokens, ..
-            })) => hear(TurnNews::Doing { what: &what, detail: &detail, tokens })?,
+                activity,
+                detail,
+                tokens,
+                ..
+            })) => hear(TurnNews::Doing { activity: &activity, detail: &detail, tokens })?,
             Some(session_cursor::CursorNews::Event { entry, .. }) => {
                 let is_end = matches!(&entry.event, Event::TurnEnded { turn, .. } if *turn == number);
                 match (&entry.event, &waiting) {

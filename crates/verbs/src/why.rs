@@ -191,7 +191,7 @@ fn edge_fact(history: &SessionView, kept: bool, now: u64) -> Option<EvidenceFact
     if !runs || !session.has_terminal() {
         return None;
     }
-    Some(match (history.told(), session.tells) {
+    Some(match (history.last_report(), session.tells) {
         (Some(told), _) => {
             EvidenceFact { source: "hooks", fact: told.how, age_ms: now.saturating_sub(told.at.0) }
         }

@@ -150,7 +150,7 @@ impl EditorFeed {
             KeeperNotice::Said { turn, text } => self.said(turn, &text),
             // The agent's text has its own notice, which comes after this one; a tool call behind the
             // text must not be reported first.
-            KeeperNotice::Doing { what, .. } if matches!(what.as_str(), "writing" | "thinking") => {}
+            KeeperNotice::Doing { activity, .. } if matches!(activity.as_str(), "writing" | "thinking") => {}
             KeeperNotice::Doing { .. } => self.look_at_output(),
             KeeperNotice::Event { .. }
             | KeeperNotice::Output { .. }

@@ -16,7 +16,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &AdoptArgs) -> Result<u8, Problem>
     let agent = args.agent.as_deref().map(foreign::kind).transpose()?;
     let conversation = foreign::find(ctx, &args.conversation, agent)?;
     let others = match &args.take {
-        Some(pids) if pids.is_empty() => HolderPolicy::Take(WriterTakeover::Anybody),
+        Some(pids) if pids.is_empty() => HolderPolicy::Take(WriterTakeover::All),
         Some(pids) => HolderPolicy::Take(WriterTakeover::Only(pids.clone())),
         None if args.wait => HolderPolicy::Wait(args.timeout),
         None => HolderPolicy::Refuse,

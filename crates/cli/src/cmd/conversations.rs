@@ -90,13 +90,13 @@ fn shown(found: &ConversationList, json: bool, nothing: &str, all: &str) -> Resu
         print::json(&found.conversations)?;
         return told(found);
     }
-    if found.conversations.is_empty() && found.beyond == 0 {
+    if found.conversations.is_empty() && found.more == 0 {
         print::note(nothing);
         return told(found);
     }
     print::text(&table(&found.conversations))?;
-    if found.beyond > 0 {
-        print::note(&format!("{} more: {all}", found.beyond));
+    if found.more > 0 {
+        print::note(&format!("{} more: {all}", found.more));
     }
     told(found)
 }

@@ -32,7 +32,7 @@ fn add(ctx: &CommandContext, args: &HostsAddArgs) -> Result<u8, Problem> {
         print::note(&format!("{} is added, without a check", host.name));
         return Ok(0);
     };
-    let sessions = sessions(&known.sessions, known.beyond);
+    let sessions = sessions(&known.sessions, known.more);
     print::note(&format!("{} is added: berth {}, {sessions}", host.name, known.version));
     if let Some(skew) = hosts::version_skew(&known.version) {
         print::note(&format!("{skew}: most commands work, and the others print an error"));
@@ -56,7 +56,7 @@ fn list(ctx: &CommandContext, args: &HostsLsArgs) -> Result<u8, Problem> {
 }
 
 fn line(look: &HostStatus) -> String {
-    let sessions = sessions(&look.sessions, look.beyond);
+    let sessions = sessions(&look.sessions, look.more);
     let state = match (&look.away, look.age_ms) {
         (None, _) => sessions,
         (Some(why), Some(age)) => {
@@ -70,9 +70,9 @@ fn line(look: &HostStatus) -> String {
 }
 
 /// The number of sessions of a host in words, including those that are not stored here.
-fn sessions(kept: &[SessionStatus], beyond: u64) -> String {
-    let beyond = usize::try_from(beyond).unwrap_or(usize::MAX);
-    crate::cmd::archive::sessions(kept.len().saturating_add(beyond))
+fn sessions(kept: &[SessionStatus], more: u64) -> String {
+    let more = usize::try_from(more).unwrap_or(usize::MAX);
+    crate::cmd::archive::sessions(kept.len().saturating_add(more))
 }
 
 fn one_line(text: &str) -> String {

@@ -152,10 +152,10 @@ fn rendered(
 
 /// Remarks about sessions that are not in the list, and how to see them.
 fn hidden_sessions_notes(args: &LsArgs, listing: &SessionListing) -> Vec<String> {
-    let SessionListing { sessions, older, archived, beyond, .. } = listing;
+    let SessionListing { sessions, older, archived, more, .. } = listing;
     let mut hidden = Vec::new();
-    if *beyond > 0 {
-        hidden.push(format!("{beyond} more: leave --limit out"));
+    if *more > 0 {
+        hidden.push(format!("{more} more: leave --limit out"));
     }
     if *older > 0 {
         hidden.push(format!("{older} more stopped over a day ago: `berth ls --all`"));

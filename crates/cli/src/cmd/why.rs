@@ -47,7 +47,7 @@ fn of_process(ctx: &CommandContext, pid: u32, json: bool) -> Result<(), Problem>
     print::text(&told(
         claim.into(),
         &whose.evidence,
-        &format!("what would happen to the process: {}", whose.would_happen),
+        &format!("what would happen to the process: {}", whose.planned_action),
     ))
 }
 

@@ -207,7 +207,7 @@ fn e10_a_second_keeper_yields_with_exit_4_and_changes_nothing() {
         KeeperRequest::Resume {
             size: WindowSize::default(),
             fresh: false,
-            take: WriterTakeover::Nobody,
+            take: WriterTakeover::None,
             restore: false,
             interface: None,
         },
@@ -218,7 +218,7 @@ fn e10_a_second_keeper_yields_with_exit_4_and_changes_nothing() {
         spec: SessionSpec::default(),
         name: None,
         size: WindowSize::default(),
-        take: WriterTakeover::Nobody,
+        take: WriterTakeover::None,
         tags: vec![],
         note: None,
     };
@@ -237,7 +237,7 @@ fn a_keeper_asked_to_create_a_session_that_exists_refuses_and_deletes_nothing() 
         spec: SessionSpec::default(),
         name: None,
         size: WindowSize::default(),
-        take: WriterTakeover::Nobody,
+        take: WriterTakeover::None,
         tags: vec![],
         note: None,
     };

@@ -132,7 +132,7 @@ struct ForeignConversation {
     /// The conversation, and which programs have it open.
     conversation: AgentConversation,
     /// Prompts and answers of the conversation; absent if there are none.
-    said: Option<ConversationText>,
+    dialogue: Option<ConversationText>,
 }
 
 async fn one(
@@ -143,8 +143,8 @@ async fn one(
     let ctx = caller.ctx(&gate);
     let told = read_work(move || {
         let conversation = foreign::find(&ctx, &id, Some(foreign::kind(&agent)?))?;
-        let said = conversation.file.as_deref().map(conversation_text::read).transpose()?;
-        Ok(ForeignConversation { conversation, said })
+        let dialogue = conversation.file.as_deref().map(conversation_text::read).transpose()?;
+        Ok(ForeignConversation { conversation, dialogue })
     });
     Ok(JsonAnswer(told.await?))
 }
@@ -180,7 +180,7 @@ async fn adopted(
         caller.needs(AccessScope::Control)?;
     }
     let others = match (how.take, how.take_only, how.wait_ms) {
-        (true, None, None) => HolderPolicy::Take(WriterTakeover::Anybody),
+        (true, None, None) => HolderPolicy::Take(WriterTakeover::All),
         (false, Some(pids), None) => HolderPolicy::Take(WriterTakeover::Only(pids)),
         (false, None, Some(ms)) => {
             HolderPolicy::Wait(Some(Duration::from_millis(check_duration("wait_ms", ms)?)))
@@ -229,7 +229,7 @@ struct ImportedForeign {
     /// Results of the conversations, in order.
     conversations: Vec<ImportedConversation>,
     /// Number of further conversations: repeat the call to import them.
-    beyond: usize,
+    more: usize,
     /// Files that could not be read.
     damaged: Vec<String>,
 }
@@ -262,7 +262,7 @@ async fn imported(
         let nobody: &dyn ProgressSink = &();
         let conversations = import::import(&ctx, &found.conversations, &order, nobody)
             .map_err(|problem| or_store_unreadable(&ctx.home, problem))?;
-        Ok(ImportedForeign { conversations, beyond: found.beyond, damaged: found.damaged })
+        Ok(ImportedForeign { conversations, more: found.more, damaged: found.damaged })
     });
     Ok(JsonAnswer(done.await?))
 }

@@ -90,7 +90,7 @@ struct HostView<'a> {
     #[schemars(with = "Vec<serde_json::Value>")]
     sessions: HostSessions<'a>,
     /// Number of further sessions of the host.
-    beyond: u64,
+    more: u64,
 }
 
 /// Sessions of another host, each written as the caller may see it.
@@ -124,7 +124,7 @@ impl<'a> HostView<'a> {
             version: None,
             skew: None,
             sessions: HostSessions::default(),
-            beyond: 0,
+            more: 0,
         }
     }
 
@@ -136,7 +136,7 @@ impl<'a> HostView<'a> {
             version: look.version.as_deref(),
             skew: look.skew.as_deref(),
             sessions: HostSessions { sessions: &look.sessions, viewer: Some(viewer) },
-            beyond: look.beyond,
+            more: look.more,
             ..Self::bare(&look.host)
         }
     }

@@ -173,7 +173,7 @@ struct SessionList {
     /// Number of further sessions that are archived.
     archived: usize,
     /// Number of further sessions beyond the limit.
-    beyond: usize,
+    more: usize,
     /// Sessions whose records could not be read, or that could not be brought to their end.
     damaged: Vec<String>,
 }
@@ -220,7 +220,7 @@ async fn list(
             sessions: found.sessions.into_iter().map(ListedSession::from).collect(),
             older: found.older,
             archived: found.archived,
-            beyond: found.beyond,
+            more: found.more,
             damaged: found.damaged.into_iter().map(|problem| problem.what).collect(),
         })
     });

@@ -161,7 +161,7 @@ struct ActivityEvent {
     turn: u64,
     /// Size of the answer before this step, in bytes.
     at: usize,
-    what: String,
+    activity: String,
     detail: String,
     tokens: Option<u64>,
 }
@@ -200,7 +200,8 @@ impl LiveTurn {
         let doing = ActivityEvent { at: self.said, ..doing };
         sse::write(out, None, "doing", &doing);
         // The agent reports "writing" with every word.
-        let is_same = |last: &ActivityEvent| (&last.what, &last.detail) == (&doing.what, &doing.detail);
+        let is_same =
+            |last: &ActivityEvent| (&last.activity, &last.detail) == (&doing.activity, &doing.detail);
         if self.steps.back().is_some_and(is_same) {
             self.steps.pop_back();
         } else if self.steps.len() == KEPT_STEPS {
@@ -382,8 +383,8 @@ impl SessionFeed {
                 }
                 KeeperNotice::Output { end } => state.output_end = state.output_end.max(end),
                 KeeperNotice::Said { turn, text } => state.turn.say(turn, &text, &mut bytes),
-                KeeperNotice::Doing { turn, what, detail, tokens } => {
-                    state.turn.act(ActivityEvent { turn, at: 0, what, detail, tokens }, &mut bytes);
+                KeeperNotice::Doing { turn, activity, detail, tokens } => {
+                    state.turn.act(ActivityEvent { turn, at: 0, activity, detail, tokens }, &mut bytes);
                 }
                 KeeperNotice::Replaced { .. } | KeeperNotice::Resized { .. } => {}
             }

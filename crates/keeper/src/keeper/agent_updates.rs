@@ -155,7 +155,7 @@ impl Keeper {
         }
         if let Some(turn) = turn {
             let AgentActivity { what, detail, tokens } = activity;
-            self.clients.tell_followers(turn, &KeeperNotice::Doing { turn, what, detail, tokens });
+            self.clients.tell_followers(turn, &KeeperNotice::Doing { turn, activity: what, detail, tokens });
         }
     }
 

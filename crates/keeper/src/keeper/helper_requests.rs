@@ -69,7 +69,7 @@ impl Keeper {
             after,
             size: WindowSize::default(),
             spec,
-            take: WriterTakeover::Nobody,
+            take: WriterTakeover::None,
             by: Actor::default(),
         };
         let mut keeper = Self::start_run(lease, journal, plan, is_new).map_err(|problem| {

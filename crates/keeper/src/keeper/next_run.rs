@@ -43,7 +43,7 @@ impl Keeper {
         let identity = &self.identity;
         let by = Actor::default();
         let take_up =
-            PreparedConversation::prepare(identity.files(), session, &spec, &WriterTakeover::Nobody, &by)?;
+            PreparedConversation::prepare(identity.files(), session, &spec, &WriterTakeover::None, &by)?;
         let epoch = self.journal.next_epoch();
         let contained = RunCgroups::make(identity.session(), epoch, &spec.limits)?;
         let mut inputs = take_up.inputs;

@@ -109,7 +109,7 @@ impl Keeper {
         let boot_ms = clock::boot_ms();
         self.status.fill(session.has_terminal(), &mut status);
         if let Some(turns) = &mut status.turns {
-            turns.told = self.tui_turns.told().or(turns.told.take());
+            turns.last_report = self.tui_turns.last_report().or(turns.last_report.take());
             turns.activity = self.agent.as_ref().and_then(AgentLink::activity);
             turns.releases_in_ms = session.release_at_boot_ms().map(|at| at.saturating_sub(boot_ms));
         }

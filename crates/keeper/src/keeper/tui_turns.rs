@@ -76,7 +76,7 @@ pub(super) struct TuiTurns {
     /// The time when that was heard, on the boot clock.
     busy_boot_ms: u64,
     /// The agent's last report, for people.
-    told: Option<ActivityStatus>,
+    last_report: Option<ActivityStatus>,
     /// The time of the next check whether the agent still works, on the boot clock.
     check_at_ms: Option<u64>,
     /// The time since when a turn waits for an agent that has reported nothing, on the boot clock.
@@ -140,8 +140,8 @@ impl TuiTurns {
     }
 
     /// The agent's last report, for people.
-    pub(super) fn told(&self) -> Option<ActivityStatus> {
-        self.told.clone()
+    pub(super) fn last_report(&self) -> Option<ActivityStatus> {
+        self.last_report.clone()
     }
 
     /// The time at which the agent has written down its last end, on the boot clock.
@@ -212,8 +212,8 @@ impl TuiTurns {
             self.unsent.mark_unknown();
         }
         // The journal has the last report. The agent may have become idle since, before this image began.
-        self.told = history.told();
-        let told_ms = self.told.as_ref().map_or_else(clock::wall_ms, |told| told.at.0);
+        self.last_report = history.last_report();
+        let told_ms = self.last_report.as_ref().map_or_else(clock::wall_ms, |told| told.at.0);
         self.note_work(told_ms);
     }
 
@@ -225,7 +225,7 @@ impl TuiTurns {
 
     /// Notes the hook that reported, for people.
     pub(super) fn note_hook(&mut self, told: &hook::HookEvent, at_ms: u64) {
-        self.told = Some(ActivityStatus { how: name_of(told), at: Timestamp(at_ms) });
+        self.last_report = Some(ActivityStatus { how: name_of(told), at: Timestamp(at_ms) });
     }
 
     /// Notes that the agent took a prompt.

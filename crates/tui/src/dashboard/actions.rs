@@ -91,7 +91,7 @@ fn entries(ctx: &VerbContext, kind: &PanelKind) -> Result<PanelEntries, Problem>
                 ..foreign::ConversationFilter::default()
             };
             let found = foreign::list(ctx, &wanted);
-            PanelEntries::Conversations { all: found.conversations, beyond: found.beyond }
+            PanelEntries::Conversations { all: found.conversations, more: found.more }
         }
         PanelKind::Hosts => {
             let looks = hosts::all_host_statuses(&ctx.home, hosts::PATIENCE)?;
@@ -146,7 +146,7 @@ fn run(ctx: &VerbContext, handle: &str, action: &DashboardAction) -> Result<Acti
             format!("interrupted turn {number} of {handle}")
         }
         DashboardAction::Resume { id } => {
-            resume::begin(ctx, id, handle, false, WriterTakeover::Nobody)?;
+            resume::begin(ctx, id, handle, false, WriterTakeover::None)?;
             format!("resumed {handle}")
         }
         DashboardAction::Switch { id, to } => {

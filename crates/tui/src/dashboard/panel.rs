@@ -52,7 +52,7 @@ pub(crate) enum PanelEntries {
     Conversations {
         all: Vec<AgentConversation>,
         /// Number of conversations that are not listed.
-        beyond: usize,
+        more: usize,
     },
     Hosts(Vec<HostPanelEntry>),
 }

@@ -68,7 +68,7 @@ pub fn adopt(
 ) -> Result<AdoptedSession, Problem> {
     let take = match &order.others {
         HolderPolicy::Take(take) => take.clone(),
-        HolderPolicy::Refuse | HolderPolicy::Wait(_) => WriterTakeover::Nobody,
+        HolderPolicy::Refuse | HolderPolicy::Wait(_) => WriterTakeover::None,
     };
     let grant = berth_core::Grant::Nothing;
     ctx.may_at_all(CallerAction::Start { grant, takes: take.takes() }, "a session")?;
@@ -101,7 +101,7 @@ pub fn adopt(
             {
                 std::thread::sleep(UNSEEN_PAUSE);
             }
-            Err(problem) if problem.code == ProblemCode::InUse && take != WriterTakeover::Anybody => {
+            Err(problem) if problem.code == ProblemCode::InUse && take != WriterTakeover::All => {
                 let id = &conversation.id;
                 return Err(problem.hint(format!(
                     "close it there and try again, wait for it with `berth adopt {id} --wait`, or end it with \
@@ -137,7 +137,7 @@ fn begin(
 /// Refuses a conversation that a process has open which must not be ended, before a session is created. The keeper
 /// checks again.
 fn is_free(conversation: &AgentConversation, take: &WriterTakeover) -> Result<(), Problem> {
-    if *take == WriterTakeover::Anybody {
+    if *take == WriterTakeover::All {
         return Ok(());
     }
     let found = others(conversation)?;

@@ -41,7 +41,7 @@ pub struct HostStatus {
     /// Sessions of the host.
     pub sessions: Vec<SessionStatus>,
     /// Number of further sessions: see [`MAX_SESSIONS`].
-    pub beyond: u64,
+    pub more: u64,
 }
 
 /// Asks one host. An unreachable host has its last known state.
@@ -62,8 +62,8 @@ pub fn host_status(
     let age_ms = known.as_ref().map(|known| now_ms.saturating_sub(known.at.0));
     let version = known.as_ref().map(|known| known.version.clone());
     let skew = version.as_deref().and_then(version_skew);
-    let (sessions, beyond) = known.map_or((vec![], 0), |known| (known.sessions, known.beyond));
-    HostStatus { host: host.clone(), away, age_ms, version, skew, sessions, beyond }
+    let (sessions, more) = known.map_or((vec![], 0), |known| (known.sessions, known.more));
+    HostStatus { host: host.clone(), away, age_ms, version, skew, sessions, more }
 }
 
 /// Asks all hosts that were added, in parallel.
@@ -177,7 +177,7 @@ struct RemoteSessions {
 #[derive(Default, Debug)]
 struct BoundedSessions {
     kept: Vec<SessionStatus>,
-    beyond: u64,
+    more: u64,
 }
 
 impl<'de> Deserialize<'de> for BoundedSessions {
@@ -197,7 +197,7 @@ impl<'de> Deserialize<'de> for BoundedSessions {
                     some.kept.extend(Some(status).filter(|status| SessionId::parse(&status.id).is_some()));
                 }
                 while list.next_element::<IgnoredAny>()?.is_some() {
-                    some.beyond += 1;
+                    some.more += 1;
                 }
                 Ok(some)
             }
@@ -211,8 +211,8 @@ impl SshHttp {
         let health: RemoteHealth = serde_json::from_slice(&self.get("/healthz")?)?;
         let listed: RemoteSessions = serde_json::from_slice(&self.get("/v1/sessions?all=true")?)?;
         let at = Timestamp(berth_host::clock::wall_ms());
-        let BoundedSessions { kept, beyond } = listed.sessions;
-        Ok(HostSnapshot { at, version: health.version, sessions: kept, beyond })
+        let BoundedSessions { kept, more } = listed.sessions;
+        Ok(HostSnapshot { at, version: health.version, sessions: kept, more })
     }
 
     fn get(&mut self, path: &str) -> io::Result<Vec<u8>> {

@@ -97,11 +97,12 @@ impl MultiHostListing {
         });
         let skew =
             self.looks.iter().filter_map(|look| Some(format!("{}: {}", look.host.name, look.skew.as_ref()?)));
-        let beyond =
-            self.looks.iter().filter(|look| look.beyond > 0).map(|look| {
-                format!("{}: {} more sessions are only listed there", look.host.name, look.beyond)
-            });
-        away.chain(skew).chain(beyond).collect()
+        let more = self
+            .looks
+            .iter()
+            .filter(|look| look.more > 0)
+            .map(|look| format!("{}: {} more sessions are only listed there", look.host.name, look.more));
+        away.chain(skew).chain(more).collect()
     }
 }
 

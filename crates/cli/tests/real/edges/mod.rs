@@ -126,7 +126,7 @@ fn turns_are_answered_one_after_the_other(world: &RealActivityFixture) {
     for number in 1..=4 {
         assert_eq!(world.turn(number)["reason"], Value::Null, "its end is in the agent's transcript");
     }
-    assert_eq!(world.show()["turns"]["told"]["how"], "Stop hook, the agent's transcript has it");
+    assert_eq!(world.show()["turns"]["last_report"]["how"], "Stop hook, the agent's transcript has it");
     // An agent tells the end of a turn before it has written it down.
     let answers = || world.agents.transcripts().first().map_or(0, |written| written.answers().len());
     wait_until("all four are written down", || answers() >= 4);
@@ -166,7 +166,7 @@ fn a_forged_end_does_not_end_the_turn(
         work.join("forged").exists()
     });
     wait_until("the hook is heard", || {
-        world.show()["turns"]["told"]["how"] == "Stop hook, not in the agent's transcript"
+        world.show()["turns"]["last_report"]["how"] == "Stop hook, not in the agent's transcript"
     });
     assert_eq!(world.turn(2)["state"], "working");
     fs::write(work.join("go"), "").expect("a file");

@@ -8,7 +8,7 @@ use super::{idle, idle_with, lab, lab_with, release, state, text, turn, turn_sta
 const TOLD_BY_HOOK: &str = "told by a hook, not in the agent's transcript";
 
 fn last_told(lab: &berth_harness::TestEnvironment) -> String {
-    text(&lab.show("s")["turns"]["told"], "how")
+    text(&lab.show("s")["turns"]["last_report"], "how")
 }
 
 /// `agent → sh → a program` calls the hook as the agent does.

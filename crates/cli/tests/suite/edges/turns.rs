@@ -37,7 +37,7 @@ fn after_a_death_the_next_turn_waits_until_the_next_agent_reads_its_terminal() {
     // The agent has told that it is there. Terminal settings of the last run say nothing about this one's.
     wait_until("the next one", || {
         let status = lab.show("s");
-        status["epoch"] == 2 && status["turns"]["told"]["how"] == "SessionStart hook"
+        status["epoch"] == 2 && status["turns"]["last_report"]["how"] == "SessionStart hook"
     });
     assert_eq!(turn_state(&lab, 2), "queued");
     release(&lab, "paint");
@@ -114,7 +114,9 @@ fn a_turn_interrupted_at_the_terminal_is_noticed_although_no_hook_tells() {
     lab.ok(["input", "s", "\u{1b}"]);
     wait_until("its end", || super::is_over(&turn_state(&lab, 1)));
     assert!(super::UNFINISHED.contains(&turn_state(&lab, 1).as_str()), "{}", turn(&lab, 1));
-    wait_until("quiet", || lab.show("s")["turns"]["told"]["how"] == "the agent's own list of sessions");
+    wait_until("quiet", || {
+        lab.show("s")["turns"]["last_report"]["how"] == "the agent's own list of sessions"
+    });
 }
 
 #[test]

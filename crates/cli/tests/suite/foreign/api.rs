@@ -33,7 +33,7 @@ fn everything_about_foreign_conversations_can_be_asked_over_http() {
     gateway.get("/v1/foreign?agent=emacs").problem(400, "usage");
     gateway.get("/v1/foreign?cwd=relative").problem(400, "usage");
     let one = gateway.get("/v1/foreign/claude/aaaa").ok();
-    assert_eq!(one["said"]["exchanges"][0]["prompt"], "mend the login page");
+    assert_eq!(one["dialogue"]["exchanges"][0]["prompt"], "mend the login page");
     gateway.get("/v1/foreign/claude/ffff").problem(404, "not-found");
     let path = format!("/v1/foreign/claude/{}/adopt", id('b'));
     gateway.post(&path, &json!({"tui": true})).problem(409, "in-use");

@@ -131,7 +131,7 @@ fn forge(home: &StateDir, grant: &str) -> String {
         spec,
         name,
         size: WindowSize::default(),
-        take: WriterTakeover::Nobody,
+        take: WriterTakeover::None,
         tags: vec![],
         note: None,
     };

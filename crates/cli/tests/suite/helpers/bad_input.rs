@@ -159,7 +159,7 @@ fn a_helper_is_not_called_a_session() {
     let resume = berth_api::message::KeeperRequest::Resume {
         size: berth_api::message::WindowSize::default(),
         fresh: false,
-        take: berth_api::message::WriterTakeover::Nobody,
+        take: berth_api::message::WriterTakeover::None,
         restore: false,
         interface: None,
     };

@@ -38,7 +38,7 @@ fn legacy(lab: &TestEnvironment, place: &std::path::Path, name: &str) -> String 
         spec,
         name: Some(name.into()),
         size: WindowSize::default(),
-        take: WriterTakeover::Nobody,
+        take: WriterTakeover::None,
         tags: vec![],
         note: None,
     };
@@ -87,7 +87,7 @@ fn a_helper_cannot_be_resumed_like_a_session() {
         KeeperRequest::Resume {
             size: WindowSize::default(),
             fresh: false,
-            take: WriterTakeover::Nobody,
+            take: WriterTakeover::None,
             restore: false,
             interface: None,
         },

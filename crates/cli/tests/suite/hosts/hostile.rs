@@ -92,7 +92,7 @@ fn a_host_that_claims_too_many_sessions_fills_neither_memory_nor_disk() {
     let all: Vec<String> = empty.chain((0..2100).map(real)).collect();
     fs::write(list_of(&hosts), format!("{{\"sessions\":[{}]}}", all.join(","))).expect("a list");
     let look = gateway.get("/v1/hosts").ok()["hosts"][0].take();
-    assert_eq!((&look["away"], &look["beyond"]), (&Value::Null, &100.into()), "{}", look["version"]);
+    assert_eq!((&look["away"], &look["more"]), (&Value::Null, &100.into()), "{}", look["version"]);
     let sessions = look["sessions"].as_array().expect("sessions");
     assert_eq!((sessions.len(), &sessions[0]["id"]), (2000, &"000000000000".into()));
     let size = fs::metadata(&known).expect("it is remembered").len();

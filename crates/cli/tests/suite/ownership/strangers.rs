@@ -159,7 +159,7 @@ fn g6_why_says_whose_a_process_is_and_what_would_happen_to_it() {
         assert_eq!((&told["verdict"], &told["session"]), (&"ours".into(), &id.as_str().into()), "{told}");
         assert_eq!(told["name"], "mine");
         assert!(told["evidence"].to_string().contains(evidence), "{told}");
-        assert!(told["would_happen"].to_string().contains("berth stop mine"), "{told}");
+        assert!(told["planned_action"].to_string().contains("berth stop mine"), "{told}");
     }
     let facts = whose(&lab, deep.pid)["evidence"].to_string();
     assert!(facts.contains("holds the lock") && facts.contains("mark"), "{facts}");
@@ -181,7 +181,7 @@ fn g6_why_says_whose_a_process_is_and_what_would_happen_to_it() {
         let told = from_there(&["why", "--json", "--pid", &process.pid.to_string()]);
         assert_eq!(told["verdict"], "elsewhere", "{told}");
         let look = format!("BERTH_HOME={} berth why --pid {}", lab.home().display(), process.pid);
-        assert!(told["would_happen"].to_string().contains(&look), "{told}");
+        assert!(told["planned_action"].to_string().contains(&look), "{told}");
         for heading in ["no_record", "cannot_tell"] {
             let strangers = swept[heading].as_array().expect("a list");
             assert!(strangers.iter().all(|stranger| stranger["pid"] != process.pid), "{swept}");
@@ -193,7 +193,7 @@ fn g6_why_says_whose_a_process_is_and_what_would_happen_to_it() {
     for process in found {
         let told = whose(&lab, process.pid);
         assert_eq!(told["verdict"], "left-over", "{told}");
-        assert!(told["would_happen"].to_string().contains("its keeper is gone"), "{told}");
+        assert!(told["planned_action"].to_string().contains("its keeper is gone"), "{told}");
         assert!(is_alive(process), "looking ends no process");
     }
     let stranger = start_stranger(&lab, &format!("{NOBODYS}:1"), Some(&lab.home()));

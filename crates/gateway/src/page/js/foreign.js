@@ -48,7 +48,7 @@ export function ForeignLink({ isOpen }) {
 
 export function Foreign({ setDialog }) {
   const around = use(hosts), now = useNow();
-  const [found, setFound] = useState({ all: null, beyond: 0, pastHere: 0, problem: null });
+  const [found, setFound] = useState({ all: null, more: 0, pastHere: 0, problem: null });
   const [limit, setLimit] = useState(PAGE);
   const again = useRef(() => {});
   const names = around.filter((host) => !host.away).map((host) => host.name).join("/");
@@ -56,11 +56,11 @@ export function Foreign({ setDialog }) {
     let gone = false, next = 0;
     const ask = async () => {
       clearTimeout(next);
-      const of = async (host) => { const { conversations, beyond } = await get(`${under(host)}/foreign?limit=${limit}`); return { beyond, all: conversations.map((one) => ({ ...one, host })) }; };
+      const of = async (host) => { const { conversations, more } = await get(`${under(host)}/foreign?limit=${limit}`); return { more, all: conversations.map((one) => ({ ...one, host })) }; };
       // An unreachable host is mentioned in the list; conversations of this host are shown all the same.
-      const [here, ...others] = await Promise.all([of(null).catch((problem) => ({ all: [], beyond: 0, problem })), ...names.split("/").filter(Boolean).map((host) => of(host).catch(() => ({ all: [], beyond: 0 })))]);
+      const [here, ...others] = await Promise.all([of(null).catch((problem) => ({ all: [], more: 0, problem })), ...names.split("/").filter(Boolean).map((host) => of(host).catch(() => ({ all: [], more: 0 })))]);
       if (gone) return;
-      setFound({ all: [here, ...others].flatMap((one) => one.all), beyond: [here, ...others].reduce((sum, one) => sum + one.beyond, 0), pastHere: unheld(here.all).length + here.beyond, problem: here.problem });
+      setFound({ all: [here, ...others].flatMap((one) => one.all), more: [here, ...others].reduce((sum, one) => sum + one.more, 0), pastHere: unheld(here.all).length + here.more, problem: here.problem });
       next = setTimeout(() => (document.hidden ? (next = setTimeout(ask, READ_EVERY_MS)) : ask()), READ_EVERY_MS);
     };
     again.current = ask;
@@ -77,9 +77,9 @@ export function Foreign({ setDialog }) {
     go([one.host, was.name || was.session].filter(Boolean).join("/"));
   }} onClose=${close} />`);
   const all = () => setDialog(html`<${Sure} title=${`Import ${count(found.pastHere, "conversation")}?`} lead="All past conversations of this host, also those not shown yet. Each becomes a session with the times of the agent's transcript. Nothing is started. Conversations that are open elsewhere are left out." yes="Import all" onYes=${async () => {
-    const { conversations, beyond } = await post("/v1/foreign/import", { all: true }, { timeout: ADOPT_WAIT_MS });
+    const { conversations, more } = await post("/v1/foreign/import", { all: true }, { timeout: ADOPT_WAIT_MS });
     const made = conversations.filter((one) => one.outcome === "imported"), left = conversations.filter((one) => one.outcome === "refused");
-    tell("good", `${made.length} imported${beyond ? `, ${beyond} more to come: import again` : ""}`, left.length ? `${left.length} left as they are: ${left[0].why}` : "");
+    tell("good", `${made.length} imported${more ? `, ${more} more to come: import again` : ""}`, left.length ? `${left.length} left as they are: ${left[0].why}` : "");
     look();
     again.current();
   }} onClose=${close} />`);
@@ -93,7 +93,7 @@ export function Foreign({ setDialog }) {
       ${found.all === null && html`<div aria-busy="true">${[1, 2, 3].map(() => html`<div class="skel"></div><div class="skel" style="width:60%;margin-bottom:24px"></div>`)}</div>`}
       ${group("Open elsewhere", open)}${group("Past", past)}
       ${found.all && !found.all.length && !found.problem && html`<div class="empty">${icon("check", "big")}<h2>No other conversations</h2><p>Conversations with Claude Code and Codex that were started without berth appear here.</p></div>`}
-      ${found.beyond > 0 && past.length >= limit && html`<p style="text-align:center"><button class="b small" onClick=${() => setLimit(limit * 4)}>Earlier conversations</button></p>`}
+      ${found.more > 0 && past.length >= limit && html`<p style="text-align:center"><button class="b small" onClick=${() => setLimit(limit * 4)}>Earlier conversations</button></p>`}
     </div></div></main>`;
 }
 

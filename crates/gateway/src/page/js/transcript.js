@@ -64,7 +64,7 @@ function Turn({ turn, live, now, asks, status }) {
     ${(turn.cut || turn.items_cut) && html`<p class="dim">The answer is longer than the part shown here: <code>${shell(status, "output")}</code></p>`}
     ${(turn.answers || []).map((answer) => html`<${Answered} key=${answer.request} answer=${answer} by=${byWhom(answer.by?.place)} />`)}
     ${asks}
-    ${!over && turn.state !== "queued" && !asks && html`<div class="doing" role="status">${icon("play", "pulse")}<span>${doing ? ({ thinking: "Thinking", writing: "Writing" })[doing.what] || doing.what : "Working"}</span><span class="mono cut">${doing?.detail || ""}</span>${doing?.tokens ? html`<span class="dimmer">${tokens(doing.tokens)} tokens</span>` : null}</div>`}
+    ${!over && turn.state !== "queued" && !asks && html`<div class="doing" role="status">${icon("play", "pulse")}<span>${doing ? ({ thinking: "Thinking", writing: "Writing" })[doing.activity] || doing.activity : "Working"}</span><span class="mono cut">${doing?.detail || ""}</span>${doing?.tokens ? html`<span class="dimmer">${tokens(doing.tokens)} tokens</span>` : null}</div>`}
     ${turn.reason && html`<div class=${turn.state === "cancelled" ? "quiet" : "why-not"}><${Words} text=${turn.reason} /></div>`}
     ${(turn.late || []).map((end) => end.answer && html`<div class="part"><div class="lbl">After the turn ended</div><${Markdown} text=${end.answer} /></div>`)}
     <footer class="foot">
@@ -83,11 +83,11 @@ export function Record({ path, cwd }) {
   const [told, setTold] = useState({});
   useEffect(() => {
     let gone = false;
-    get(path).then(({ said }) => !gone && setTold({ said: said || { exchanges: [] } }), (problem) => !gone && setTold({ problem }));
+    get(path).then(({ dialogue }) => !gone && setTold({ dialogue: dialogue || { exchanges: [] } }), (problem) => !gone && setTold({ problem }));
     return () => { gone = true; };
   }, [path]);
-  const all = told.said?.exchanges || [], shown = all.slice(-MOST_EXCHANGES);
-  return html`<${ProblemBox} problem=${told.problem} quiet />${!told.said && !told.problem && html`<div class="skel" aria-busy="true"></div>`}
+  const all = told.dialogue?.exchanges || [], shown = all.slice(-MOST_EXCHANGES);
+  return html`<${ProblemBox} problem=${told.problem} quiet />${!told.dialogue && !told.problem && html`<div class="skel" aria-busy="true"></div>`}
     ${all.length > shown.length && html`<p class="dimmer">The last ${shown.length} of ${all.length} exchanges</p>`}
     <${Exchanges} all=${shown} cwd=${cwd} />`;
 }

@@ -79,7 +79,7 @@ impl LiveTurnOutput {
             at = *until;
             notices.push(KeeperNotice::Doing {
                 turn,
-                what: what.clone(),
+                activity: what.clone(),
                 detail: detail.clone(),
                 tokens: *tokens,
             });

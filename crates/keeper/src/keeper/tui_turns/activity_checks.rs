@@ -137,7 +137,7 @@ impl TuiTurns {
         }
         let end = turn_outcome::idle_agent_turn_end(history, identity.session());
         let how = "the agent's own list of sessions".to_owned();
-        self.told = Some(ActivityStatus { how, at: Timestamp(clock::wall_ms()) });
+        self.last_report = Some(ActivityStatus { how, at: Timestamp(clock::wall_ms()) });
         Some(Observation::Told { epoch, told: TerminalReport::Quiet { end } })
     }
 
@@ -157,7 +157,7 @@ impl TuiTurns {
             return None;
         }
         let how = "the agent's transcript".to_owned();
-        self.told = Some(ActivityStatus { how, at: Timestamp(clock::wall_ms()) });
+        self.last_report = Some(ActivityStatus { how, at: Timestamp(clock::wall_ms()) });
         Some(Observation::Told { epoch: session.epoch, told: TerminalReport::Quiet { end } })
     }
 }

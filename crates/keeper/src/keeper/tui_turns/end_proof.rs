@@ -245,11 +245,11 @@ impl TuiTurns {
 
     /// Adds the record's verdict to the last hook, for display.
     fn note_proof(&mut self, what: &str) {
-        if let Some(ActivityStatus { how, .. }) = &mut self.told {
+        if let Some(ActivityStatus { how, .. }) = &mut self.last_report {
             let hook = how.split(", ").next().unwrap_or_default();
             *how = format!("{hook}, {what}");
         } else {
-            self.told = Some(ActivityStatus { how: what.to_owned(), at: Timestamp(clock::wall_ms()) });
+            self.last_report = Some(ActivityStatus { how: what.to_owned(), at: Timestamp(clock::wall_ms()) });
         }
     }
 

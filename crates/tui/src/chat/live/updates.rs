@@ -35,8 +35,8 @@ impl LiveChat {
             }
             CursorNews::Event { entry, .. } => self.story.hear(&entry.event),
             CursorNews::Notice(KeeperNotice::Said { turn, text }) => self.story.said(turn, &text),
-            CursorNews::Notice(KeeperNotice::Doing { turn, what, detail, tokens }) => {
-                self.story.doing(turn, &what, &detail, tokens);
+            CursorNews::Notice(KeeperNotice::Doing { turn, activity, detail, tokens }) => {
+                self.story.doing(turn, &activity, &detail, tokens);
             }
             CursorNews::Answer(KeeperAnswer::Problem { problem }) => self.show_problem(&problem),
             // The cursor reports this at every attempt to connect; the chat shows it once.

@@ -353,7 +353,7 @@ impl DashboardModel {
         let chosen = self.panel.as_ref().and_then(SidePanel::conversation).filter(|_| key == KeyPress::Enter);
         let Some(conversation) = chosen.cloned() else { return vec![] };
         let (question, take) = if conversation.held_by.is_empty() {
-            ("go on with this conversation in a session here?".to_owned(), WriterTakeover::Nobody)
+            ("go on with this conversation in a session here?".to_owned(), WriterTakeover::None)
         } else {
             let pids = conversation.held_by.iter().map(|holder| holder.pid).collect();
             let who = foreign::describe_holder(&conversation.held_by);

@@ -695,7 +695,7 @@ fn a_foreign_conversation_is_adopted_after_a_yes_and_only_the_named_processes_ar
         session: None,
         unreadable: None,
     };
-    let entries = PanelEntries::Conversations { all: vec![conversation.clone()], beyond: 0 };
+    let entries = PanelEntries::Conversations { all: vec![conversation.clone()], more: 0 };
     model.listed(LoadedList::Panel(PanelKind::Conversations, Ok(entries)));
     key(&mut model, KeyPress::Enter);
     assert!(matches!(&model.mode, DashboardMode::Confirm { question, .. } if question.contains('7')));

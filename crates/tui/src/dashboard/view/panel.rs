@@ -84,14 +84,14 @@ fn entry_lines(
         PanelEntries::Conversations { all, .. } if all.is_empty() => {
             nothing("no conversations outside berth")
         }
-        PanelEntries::Conversations { all, beyond } => {
+        PanelEntries::Conversations { all, more } => {
             let mut lines: Vec<Line<'static>> = all
                 .iter()
                 .enumerate()
                 .map(|(at, one)| marked(at, conversation(model, one, look, room)))
                 .collect();
-            if *beyond > 0 {
-                lines.extend(nothing(&format!("{beyond} more: `berth ls --foreign` lists them")));
+            if *more > 0 {
+                lines.extend(nothing(&format!("{more} more: `berth ls --foreign` lists them")));
             }
             lines
         }

@@ -147,8 +147,8 @@ impl<'a> PreviewLoader<'a> {
             }
             CursorNews::Notice(KeeperNotice::Output { .. }) => self.is_stale |= self.talk.is_none(),
             CursorNews::Notice(KeeperNotice::Said { turn, text }) => self.tell(|talk| talk.said(turn, &text)),
-            CursorNews::Notice(KeeperNotice::Doing { turn, what, detail, .. }) => {
-                self.tell(|talk| talk.doing(turn, &what, &detail));
+            CursorNews::Notice(KeeperNotice::Doing { turn, activity, detail, .. }) => {
+                self.tell(|talk| talk.doing(turn, &activity, &detail));
             }
             CursorNews::Answer(KeeperAnswer::Screen { text, cursor_row }) => {
                 self.answered();
