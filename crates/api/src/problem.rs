@@ -317,7 +317,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
         Refusal::NoConversation => refused(format!(
             "nothing was said in session `{session}` yet: no other interface can resume it"
         ))
-        .hint(format!("send a prompt first (`berth send {session} TEXT`), or start with `berth run --tui`")),
+        .hint(format!("send a prompt first (`berth send {session} TEXT`), or start with `berth run --agent NAME --tui`")),
         Refusal::CannotBeTyped { turn } => refused(format!(
             "turn {session}.{turn} waits, and its text cannot be typed into a terminal: it would be a command or a key"
         ))

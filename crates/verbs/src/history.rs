@@ -54,7 +54,7 @@ pub struct HistoryOriginal {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "HistoryPoint")]
 pub struct HistoryPoint {
-    /// Number of the state, for `berth history restore`.
+    /// Number of the state, for `berth restore S --history --at N`.
     pub number: u64,
     /// Time of the copy.
     pub at: Timestamp,

@@ -78,7 +78,7 @@ pub(crate) struct GrepArgs {
 /// all, and is never overwritten without --force. If a session is damaged, the readable part is written, and the exit
 /// is 1.
 ///
-/// A recording has the last size of the terminal: changes of size are not recorded.
+/// A recording begins at the first size of the terminal and contains each change of size.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
