@@ -15,12 +15,17 @@ mirror! {
     /// Terms on which sessions share a helper.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct HelperTerms [checked] {
+        /// Name of the helper.
         pub name: String,
+        /// Callers among which the name means this helper.
         pub scope: HelperScope,
+        /// Time that the helper stays after its last owner has left, in milliseconds.
         #[serde(default)]
         pub linger_ms: u64,
+        /// Condition that makes it ready. Null: it is ready as soon as it runs.
         #[serde(default)]
         pub ready: Option<ReadinessProbe>,
+        /// Time that it may take to get ready, in milliseconds.
         #[serde(default)]
         pub ready_within_ms: u64,
     }
@@ -30,7 +35,9 @@ mirror! {
     #[serde(rename_all = "snake_case")]
     #[schemars(rename = "HelperScope")]
     pub enum HelperScope {
+        /// Callers in this directory.
         Dir(dir: String),
+        /// All callers of the account.
         User,
     }
 
@@ -38,16 +45,21 @@ mirror! {
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum ReadinessProbe {
+        /// A process of the run listens on this port.
         Tcp(port: u16),
+        /// A process of the run listens on this socket.
         Unix(path: String),
+        /// The run's output has a match of this pattern.
         Line(pattern: String),
     }
 
     /// Owner of a helper, as it asks for it.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     pub struct HelperOwner [checked] {
+        /// Id of the owning session.
         #[serde(rename = "owner")]
         pub session: String,
+        /// True if the owner wants to keep the helper between its own turns as well.
         #[serde(default)]
         pub keep: bool,
     }
@@ -56,7 +68,9 @@ mirror! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum LeaveReason {
+        /// A client released the helper.
         Released,
+        /// The owner's run ended, or its keeper died.
         #[default]
         Gone,
     }

@@ -222,7 +222,7 @@ macro_rules! mirror {
         }
         $($rest:tt)*
     ) => {
-        #[allow(missing_docs, reason = "the type of the same name in berth_core has the docs")]
+        #[allow(missing_docs, reason = "the type of the same name in `berth_core` may have the docs")]
         $(#[$meta])* $seen struct $name { $($(#[$about])* $field_seen $field: $of),* }
         $crate::mirror::both_ways! { $($checked)? struct $name { $($field),* } }
         $crate::mirror::mirror! { $($rest)* }
@@ -235,7 +235,7 @@ macro_rules! mirror {
         ),* $(,)?}
         $($rest:tt)*
     ) => {
-        #[allow(missing_docs, reason = "the type of the same name in berth_core has the docs")]
+        #[allow(missing_docs, reason = "the type of the same name in `berth_core` may have the docs")]
         $(#[$meta])* $seen enum $name {$(
             $(#[$about])* $variant $({ $($(#[$about_field])* $field: $of),* })? $(($of_held))?
         ),*}

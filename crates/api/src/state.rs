@@ -12,8 +12,11 @@ use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// State of a session. `running`: it has a terminal. `working`, `needs-you` and `idle` replace `running` if its agent
-/// takes turns; `idle` also while the agent is paused to save memory. `lost`: its keeper died before the end.
+/// State of a session. `starting`: the run is about to begin. `running`: a command runs, or an agent that takes no
+/// turns. If the agent takes turns, one of three replaces `running`. `working`: the agent has a turn. `needs-you`: the
+/// agent, or its queue, waits for an answer of a user. `idle`: the agent waits for a turn, or is paused to save memory.
+/// `stopping`: the run is being ended. `stopped`: the run is over. `lost`: the keeper died before the end of the run was
+/// recorded. `archived`: the session is archived and does not run.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
@@ -36,7 +39,10 @@ pub enum SessionState {
     Other(String),
 }
 
-/// State of a turn. `unknown`: the turn was given to the agent, and nothing proves how it ended.
+/// State of a turn. `queued`: it waits. `delivered`: the agent was given it. `working`: the agent confirmed it. `done`:
+/// the agent reported success. `failed`: the agent, or its end, reported a failure. `cancelled`: a client cancelled it.
+/// `interrupted`: it was interrupted, and is proven unfinished. `unknown`: the agent was given it, and nothing proves how
+/// it ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "mirrors berth_core::TurnState")]

@@ -201,16 +201,21 @@ pub struct GivenAnswer {
 /// An accepted prompt, with its sender and manner.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[expect(missing_docs, reason = "mirrors berth_core::Prompt")]
 pub struct TurnPrompt {
+    /// Text of the prompt.
     #[serde(rename = "prompt")]
     pub text: String,
+    /// Client that sends it.
     pub by: Actor,
+    /// Key that makes the call repeatable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Time by which the agent must have the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_by: Option<StartDeadline>,
+    /// Manner in which it meets a running turn.
     pub manner: SendMode,
+    /// Failed turn whose text it repeats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<TurnRetry>,
 }
@@ -228,46 +233,56 @@ pub struct TurnRetry {
 /// Time by which the agent must have a turn, on the clock of one boot; later, the turn is withdrawn.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[expect(missing_docs, reason = "mirrors berth_core::StartBy")]
 pub struct StartDeadline {
+    /// Boot that the time belongs to.
     pub boot: String,
+    /// Time on the clock of that boot.
     pub boot_ms: u64,
 }
 
 /// Time at which a session's time to live ends, on the clock of one boot.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[expect(missing_docs, reason = "mirrors berth_core::Expiry")]
 pub struct SessionExpiry {
+    /// Boot that the time belongs to.
     pub boot: String,
+    /// Time on the clock of that boot.
     pub boot_ms: u64,
 }
 
 /// Request to interrupt a turn.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[expect(missing_docs, reason = "mirrors berth_core::Cancel")]
 pub struct CancelRequest {
+    /// Client that asked.
     pub by: Actor,
+    /// True if the turn is interrupted for another turn, rather than cancelled.
     pub for_another: bool,
+    /// Time limit for the agent, on the boot clock.
     pub until_boot_ms: u64,
 }
 
 /// Final state of a turn with its answer.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[expect(missing_docs, reason = "mirrors berth_core::TurnEnd")]
 pub struct TurnEnd {
+    /// Final state of the turn.
     pub state: FinalState,
+    /// Reason why it is not done, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Answer of the agent.
     pub answer: String,
+    /// True if `answer` is only the beginning: the rest is in the output.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
+    /// Input tokens that the agent used, if it reported them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_tokens: Option<u64>,
+    /// Output tokens that the agent used, if it reported them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<u64>,
+    /// Kind of failure, if the turn failed.
     #[serde(skip_serializing_if = "TurnFailure::is_other")]
     pub failure: TurnFailure,
 }
@@ -282,11 +297,14 @@ impl TurnFailure {
 /// Question of an agent that waits for an answer.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[expect(missing_docs, reason = "mirrors berth_core::Ask")]
 pub struct AgentQuestion {
+    /// Name of the question, unique within a run.
     pub request: String,
+    /// Tool that the agent wants to use.
     pub tool: String,
+    /// Full text: the command, the file and the change.
     pub detail: String,
+    /// Options of the question.
     pub options: Vec<QuestionOption>,
     /// True if several options can be chosen at once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -336,19 +354,22 @@ impl QuestionOption {
 /// Option of a question.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[expect(missing_docs, reason = "mirrors berth_core::AskOption")]
 pub struct QuestionOption {
+    /// Id of the option.
     pub id: String,
+    /// Text of the option, for people.
     pub name: String,
+    /// Meaning of the option.
     pub kind: QuestionOptionKind,
 }
 
 /// Conversation that the agent writes: its own id, and the place where it is stored.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[expect(missing_docs, reason = "mirrors berth_core::Conversation")]
 pub struct Conversation {
+    /// Agent's own id of the conversation.
     pub id: String,
+    /// Directory in which the agent stores it; empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub store: String,
 }
@@ -356,25 +377,31 @@ pub struct Conversation {
 /// Abilities that the agent reported.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[expect(missing_docs, reason = "mirrors berth_core::Able")]
 pub struct AgentCapabilities {
+    /// True if the agent takes text into a running turn.
     pub steer: bool,
+    /// True if the agent can resume its conversation after it was ended.
     pub resume: bool,
 }
 
 /// Policy of a session: when it ends by itself, how its queue goes on after failures, and its notifications.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[expect(missing_docs, reason = "mirrors berth_core::Policy")]
 pub struct SessionPolicy {
+    /// Idle time after which the agent is released, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_ms: Option<u64>,
+    /// Time to live of the session, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
+    /// Time at rest after which the session is archived, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive_after_ms: Option<u64>,
+    /// Queue behind a turn whose end is unknown.
     pub on_unknown: OnUnknown,
+    /// Queue behind a turn that failed because of the model.
     pub on_failed: OnFailed,
+    /// Notifications for the session's users while none of them is attached.
     #[serde(skip_serializing_if = "NotificationPolicy::is_as_configured")]
     pub notify: NotificationPolicy,
 }
@@ -443,14 +470,20 @@ impl From<NotificationPolicy> for core::NotificationPolicy {
 /// Reason why a queue does not go on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "mirrors berth_core::Hold")]
 pub enum QueueHold {
+    /// A user paused the queue.
     Paused(Actor),
+    /// The end of a turn is unknown, and waiting turns may build on it.
     Unknown(u64),
+    /// A process outside of berth writes the conversation.
     ForeignWriter(String),
+    /// The agent ended or failed before it took a turn.
     AgentFailed(String),
+    /// A user typed text into the terminal and did not send it: the next turn would be joined with it.
     Draft,
+    /// A turn failed because of the model: waiting turns would fail as well.
     ModelFailed(ModelFailure),
+    /// A turn failed because of the model, which may pass: its text is sent again after a back-off.
     Retrying(BackOff),
 }
 
@@ -487,35 +520,52 @@ pub struct BackOff {
 /// Reason why berth itself ended a run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "mirrors berth_core::Release")]
 pub enum ReleaseReason {
+    /// The agent was idle for the time that the policy gives.
     Idle,
+    /// The session's time to live has ended.
     Expired,
+    /// The agent did not interrupt a turn when asked to.
     Unresponsive,
+    /// A client chose another interface of the agent.
     Switched,
+    /// The agent cannot be used.
     Broken(String),
 }
 
 /// Origin of a session's conversation.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "mirrors berth_core::Origin")]
 pub enum ConversationOrigin {
+    /// A new conversation.
     #[default]
     New,
+    /// A new conversation with this id, which the command gives it.
     Named(String),
+    /// An existing conversation, resumed.
     Resumed(String),
+    /// A new conversation that begins with a copy of this existing one.
     Forked(String),
 }
 
 /// Answer that a client gives to a question of an agent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "mirrors berth_core::Wish")]
 pub enum QuestionReply {
+    /// Allow this time.
     Allow,
-    Deny { reason: Option<String> },
-    Options { ids: Vec<String>, text: Option<String> },
+    /// Refuse this time.
+    Deny {
+        /// Reason, which the agent reads.
+        reason: Option<String>,
+    },
+    /// Choose the options of these ids, answer with a free text, or both.
+    Options {
+        /// Ids of the chosen options.
+        ids: Vec<String>,
+        /// The free text.
+        text: Option<String>,
+    },
 }
 
 impl QuestionReply {
@@ -665,19 +715,26 @@ macro_rules! same_words {
 }
 
 same_words! {
-    /// Manner of a turn that arrives while another one runs.
+    /// Manner of a turn that arrives while another one runs. `queue`: it waits for the end of that one. `steer`: its text
+    /// is added to that one. `interrupt`: that one is interrupted.
     SendMode { Queue, Steer, Interrupt }
-    /// Final state of a turn.
+    /// Final state of a turn. `unknown`: the agent was given the turn, and nothing proves how it ended. `done`: the agent
+    /// reported success. `failed`: the agent, or its end, reported a failure. `cancelled`: a client cancelled the turn.
+    /// `interrupted`: the turn was interrupted, and is proven unfinished.
     FinalState { Unknown, Done, Failed, Cancelled, Interrupted }
     /// Meaning of an option of a question.
     QuestionOptionKind { Other, AllowOnce, AllowAlways, RejectOnce, RejectAlways }
-    /// Policy of a queue after a turn whose end is unknown.
+    /// Policy of a queue after a turn whose end is unknown. `hold`: the queue is held until a user resumes it. `continue`:
+    /// the next turn begins.
     OnUnknown { Hold, Continue }
-    /// Policy of a queue after a turn that failed because of the model.
+    /// Policy of a queue after a turn that failed because of the model. `hold`: the queue is held until a user resumes it.
+    /// `continue`: the next turn begins. `retry`: the text of the turn is sent again after a back-off.
     OnFailed { Hold, Continue, Retry }
-    /// Kind of failure of a turn, as far as its agent reported it.
+    /// Kind of failure of a turn, as far as its agent reported it. `limit`: a rate limit or a usage limit.
+    /// `overloaded`: the model's server is overloaded. `login`: the login or the key was rejected. `other`: any other failure.
     TurnFailure { Other, Limit, Overloaded, Login }
-    /// Latest report of an agent in a terminal about its turn.
+    /// Latest report of an agent in a terminal about its turn. `quiet`: it is idle. `prompt`: it got a prompt. `tool`:
+    /// it uses a tool. `stopped`: its turn ended. `interrupted`: its turn was interrupted.
     ActivityChange { Quiet, Prompt, Tool, Stopped, Interrupted }
 }
 

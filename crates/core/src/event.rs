@@ -163,7 +163,7 @@ pub enum Event {
     },
     /// The agent writes this conversation from now on.
     ConversationEntered {
-        /** The conversation. */
+        /** Id of the conversation, and where it is stored. */
         conversation: Conversation,
     },
     /// The conversation was given up: the next run begins a new one.
@@ -256,7 +256,7 @@ pub enum Event {
         request: String,
         /** The answer. */
         reply: ChosenReply,
-        /** Client that asked. */
+        /** Client that answered. */
         by: Actor,
     },
     /// A question no longer waits for an answer.
@@ -314,12 +314,12 @@ pub enum Event {
         /** Client that asked. */
         by: Actor,
     },
-    /// The tags changed.
+    /// A client changed the tags of the session.
     TagsChanged {
         /** All tags, in order. */
         tags: Vec<SafeName>,
     },
-    /// The note changed.
+    /// A client changed the note of the session, or removed it.
     NoteChanged {
         /** The new note; `None` if it was removed. */
         note: Option<String>,

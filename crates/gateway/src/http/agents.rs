@@ -31,6 +31,7 @@ pub(crate) fn routes() -> Vec<Route> {
 /// The table of known agents.
 #[derive(Serialize, JsonSchema)]
 struct AgentList {
+    /// Agents that berth can start.
     #[schemars(with = "Vec<AgentView>")]
     #[serde(serialize_with = "as_list")]
     agents: Arc<[AgentView]>,

@@ -65,6 +65,7 @@ struct HostsQuery {
 /// A list of hosts.
 #[derive(Serialize, JsonSchema)]
 struct HostList<'a> {
+    /// Other hosts, each with its state.
     hosts: Vec<HostView<'a>>,
     /// Age of this list, in milliseconds. The gateway caches it for a moment.
     age_ms: u64,

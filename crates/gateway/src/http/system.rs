@@ -58,7 +58,9 @@ nothing_hidden!(GatewayHealth, WhoAmI);
 /// Health of the gateway.
 #[derive(Serialize, JsonSchema)]
 struct GatewayHealth {
+    /// Always `ok`.
     status: &'static str,
+    /// Version of berth.
     version: &'static str,
 }
 

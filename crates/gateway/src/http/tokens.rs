@@ -55,6 +55,7 @@ nothing_hidden!(TokenList, RevokedTokens, NewLink);
 /// A list of tokens.
 #[derive(Serialize, JsonSchema)]
 struct TokenList {
+    /// Tokens of the gateway, without their secrets.
     tokens: Vec<Token>,
 }
 
@@ -119,6 +120,7 @@ async fn create(
 /// The tokens that were revoked.
 #[derive(Serialize, JsonSchema)]
 struct RevokedTokens {
+    /// Tokens that the call revoked.
     revoked: Vec<Token>,
 }
 

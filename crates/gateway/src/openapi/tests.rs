@@ -100,3 +100,28 @@ fn every_operation_answers_errors_with_a_problem_and_successes_with_a_schema() {
         }
     }
 }
+
+#[test]
+fn every_kind_of_event_and_every_field_is_described() {
+    let whole = openapi_document();
+    let mut missing = BTreeSet::new();
+    for (name, shape) in whole["components"]["schemas"].as_object().expect("shapes") {
+        walk(shape, &mut |value| {
+            let is_told = |value: &Value| value["description"].as_str().is_some_and(|text| !text.is_empty());
+            if let Some(kind) = value.pointer("/properties/event/const").and_then(Value::as_str)
+                && !is_told(value)
+            {
+                missing.insert(format!("{name}: event {kind}"));
+            }
+            // The only field of a value is described with the value: `{"code": 1}`.
+            let fields = value.get("properties").and_then(Value::as_object);
+            let fields = fields.filter(|fields| fields.len() > 1 || !is_told(value));
+            for (field, of) in fields.into_iter().flatten() {
+                if !is_told(of) && of.get("const").is_none() {
+                    missing.insert(format!("{name}.{field}"));
+                }
+            }
+        });
+    }
+    assert_eq!(missing, BTreeSet::new());
+}
