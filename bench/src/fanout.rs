@@ -143,7 +143,7 @@ fn note(number: u64) -> KeeperRequest {
 fn number(keeper: &mut KeeperConnection) -> Result<u64> {
     match keeper.ask(KeeperRequest::Status).map_err(anyhow::Error::new)? {
         berth_api::KeeperAnswer::Done { status } => Ok(status.seq),
-        other => bail!("the keeper gave an odd answer: {other:?}"),
+        other => bail!("the keeper sent an unexpected answer: {other:?}"),
     }
 }
 

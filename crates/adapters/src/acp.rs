@@ -373,7 +373,7 @@ impl AcpServer {
         let open = self.open.lock().expect("no thread panics while holding this lock").get(wire).cloned();
         open.ok_or_else(|| {
             Problem::new(ProblemCode::NotFound, format!("session `{wire}` is not open"))
-                .hint("`session/load` or `session/resume` opens one that is there, `session/new` makes one")
+                .hint("`session/load` or `session/resume` opens an existing session, `session/new` a new one")
         })
     }
 
@@ -400,7 +400,7 @@ impl AcpServer {
             Value::Null => 0,
             Value::String(cursor) => cursor.parse().map_err(|_| {
                 Problem::new(ProblemCode::Usage, format!("`{cursor}` is not a valid cursor"))
-                    .hint("leave it out to begin anew")
+                    .hint("leave it out to start from the first page")
             })?,
             _ => return Err(Problem::new(ProblemCode::Usage, "`cursor` is not a string")),
         };

@@ -249,5 +249,5 @@ fn gone(error: &io::Error) -> Problem {
             format!("the keeper went away before it answered: {error}"),
         ),
     }
-    .hint("see what is known with `berth why`")
+    .hint("`berth why` shows the evidence for the state")
 }

@@ -94,7 +94,10 @@ pub fn take_frame_within(buffer: &mut Vec<u8>, limit: usize) -> io::Result<Optio
     let Some(header) = buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let (length, kind) = parse_header(*header)?;
     if length > limit {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("cannot read a frame of {length} bytes: the limit is {limit}"),
+        ));
     }
     if buffer.len() < 4 + length {
         return Ok(None);
@@ -133,10 +136,16 @@ pub fn write_frame(stream: &mut impl Write, kind: FrameKind, pieces: &[&[u8]]) -
 fn parse_header(header: [u8; HEADER_BYTES]) -> io::Result<(usize, FrameKind)> {
     let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
     if length == 0 || length > MAX_FRAME_BYTES {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("cannot read a frame of {length} bytes: the limit is {MAX_FRAME_BYTES}"),
+        ));
     }
     let kind = FrameKind::from_byte(header[4]).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("a frame of unknown kind {:#04x}", header[4]))
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("cannot read a frame of unknown kind {:#04x}", header[4]),
+        )
     })?;
     Ok((length, kind))
 }

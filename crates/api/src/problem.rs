@@ -189,7 +189,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             ProblemCode::Refused,
             format!("the owners of helper `{session}` are unknown: its record has none"),
         )
-        .hint(format!("it is never stopped on a guess; end it with `berth helper stop {session}`")),
+        .hint(format!("berth does not guess the owners of a helper; end it with `berth helper stop {session}`")),
         Refusal::OtherHelper => {
             refused(format!("the record of helper `{session}` is of another helper"))
                 .hint("its id is the same by chance, or the record is damaged; use another name")
@@ -213,7 +213,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
         }
         Refusal::TooManyTags { limit } => {
             refused(format!("session `{session}` would have more than {limit} tags"))
-                .hint(format!("take some away with `berth tag {session} --remove TAG`; nothing was changed"))
+                .hint(format!("remove some with `berth tag {session} --remove TAG`; nothing was changed"))
         }
         Refusal::NoteTooLong { bytes, limit } => Problem::new(
             ProblemCode::Usage,
@@ -239,11 +239,11 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             "type that with `berth attach {session}`, or begin the prompt with another word; nothing was sent"
         )),
         Refusal::OnScreen { what, agent } => refused(format!(
-            "the agent of session `{session}` asks on its screen, and only its terminal takes the answer ({}): {what}",
+            "the agent of session `{session}` shows a question that only its terminal can answer ({}): {what}",
             match agent.as_str() {
-                "claude" => "no hook of Claude Code waits for one",
+                "claude" => "no Claude Code hook is waiting for an answer",
                 "codex" => "Codex shows its question only when its hooks have ended",
-                _ => "it has no hook that takes one",
+                _ => "this agent has no hook for answers",
             }
         ))
         .hint(format!(
@@ -286,7 +286,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             refused(format!("the text of turn {session}.{turn} went into turn {session}.{whole}"))
                 .hint(format!("cancel that with `berth cancel {session}.{whole}`"))
         }
-        Refusal::NotDue { turn } => refused(format!("turn {session}.{turn} is not the one that is due")),
+        Refusal::NotDue { turn } => refused(format!("turn {session}.{turn} is not the next turn of the queue")),
         Refusal::NoSuchRequest { request: Some(request) } => {
             Problem::new(ProblemCode::NotFound, format!("the agent of session `{session}` does not wait for an answer to `{request}`"))
                 .hint(format!("it may have been answered or withdrawn; `berth show {session}` lists the open questions"))
@@ -296,11 +296,11 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
                 .hint(format!("`berth wait {session} --for needs-you` waits until it does"))
         }
         Refusal::WhichRequest { requests } => {
-            Problem::new(ProblemCode::Usage, format!("session `{session}` asks {} things: {}", requests.len(), requests.join(", ")))
+            Problem::new(ProblemCode::Usage, format!("session `{session}` has {} open questions: {}", requests.len(), requests.join(", ")))
                 .hint("choose one with --request R")
         }
         Refusal::NoSuchOption { options } => {
-            Problem::new(ProblemCode::Usage, "that is not a valid answer to the question; nothing was answered")
+            Problem::new(ProblemCode::Usage, "the answer is not valid for this question; the question is still open")
                 .hint(format!("answer `allow`, `deny`, or one of: {}; own words go with --text", options.join(", ")))
         }
         Refusal::BadAnswer(why) => bad_answer(why, session),
@@ -315,7 +315,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             )
         }
         Refusal::NoConversation => refused(format!(
-            "nothing was said in session `{session}` yet: no other interface can resume it"
+            "session `{session}` has no conversation yet, so it cannot change its interface"
         ))
         .hint(format!("send a prompt first (`berth send {session} TEXT`), or start with `berth run --agent NAME --tui`")),
         Refusal::CannotBeTyped { turn } => refused(format!(
@@ -326,7 +326,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             "the agent of session `{session}` does not report whether it works: it has no hooks that report to berth"
         ))
         .hint("--now ends its run at once, also if it works"),
-        Refusal::Expired => refused(format!("the time of session `{session}` is up"))
+        Refusal::Expired => refused(format!("the time to live of session `{session}` has expired"))
             .hint("--ttl limited it; start a new session, or `berth fork` it"),
     }
 }
@@ -396,15 +396,15 @@ pub fn not_allowed(no: &ActionForbidden, session: &str, inside: &str) -> Problem
     let why = match (no.deed, no.target) {
         (CallerAction::Start { grant, .. }, _) if grant > Grant::Nothing && no.needs == grant => {
             let has = no.has.unwrap_or_default();
-            format!("a session cannot give more than it has, and its own grant is `{has}`")
+            format!("a session cannot give a grant above its own, which is `{has}`")
         }
         (
             CallerAction::Answer | CallerAction::Type { answers: true },
             ActionTarget::Itself | ActionTarget::Child,
         ) => "an agent cannot approve its own requests, or those of sessions it started".to_owned(),
-        (_, ActionTarget::Itself) => "it is its own session".to_owned(),
+        (_, ActionTarget::Itself) => "an agent may not do this to its own session".to_owned(),
         (_, ActionTarget::Stranger) => "that session did not start it".to_owned(),
-        (_, ActionTarget::Child | ActionTarget::Nobody) => format!("that takes the grant `{}`", no.needs),
+        (_, ActionTarget::Child | ActionTarget::Nobody) => format!("this needs the grant `{}`", no.needs),
     };
     Problem::new(
         ProblemCode::NotAllowed,

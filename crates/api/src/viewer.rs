@@ -85,7 +85,7 @@ impl Problem {
         if self.code == ProblemCode::InUse
             && (names_another(&self.what) || self.hint.as_deref().is_some_and(names_another))
         {
-            self.what = "a session that the token does not include is in the way".to_owned();
+            self.what = "another session, which this token may not see, prevents this".to_owned();
             self.hint = None;
         }
     }

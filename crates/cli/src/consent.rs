@@ -25,11 +25,11 @@ pub(crate) fn require_yes(what: &str, said: bool) -> Result<(), Problem> {
             ProblemCode::NeedsYes,
             format!("{what}; without a terminal berth cannot ask, and nothing was done"),
         )
-        .hint("say so with --yes"));
+        .hint("confirm with --yes"));
     }
     match read_answer(&format!("{what}\nGo on? [y/N] ")) {
         None => {
-            Err(Problem::new(ProblemCode::NeedsYes, "no answer; nothing was done").hint("say so with --yes"))
+            Err(Problem::new(ProblemCode::NeedsYes, "no answer; nothing was done").hint("confirm with --yes"))
         }
         Some(answer) if is_yes(&answer) => Ok(()),
         Some(_) => Err(cancelled()),

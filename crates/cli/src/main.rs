@@ -107,8 +107,8 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => {
             if let Some(problem) = config::tolerated_config_error() {
-                print::note(&format!("the config is not used: {}", problem.what));
-                print::note("hint: `berth config --check` says whether it is right again");
+                print::note(&format!("ignoring the config file: {}", problem.what));
+                print::note("hint: `berth config --check` validates it");
             }
             ExitCode::from(code)
         }

@@ -187,7 +187,7 @@ impl CommandContext {
         if !self.home.session(&id).exists() {
             let what = format!("the current session of this terminal, {id}, is gone");
             return Err(Problem::new(ProblemCode::NotFound, what)
-                .hint("`berth use S` makes another one current, `berth ls --all` lists what there is"));
+                .hint("`berth use S` makes another one current, `berth ls --all` lists all sessions"));
         }
         Ok(Some((id, TargetSource::Terminal)))
     }
@@ -210,7 +210,7 @@ pub(crate) fn single_word<'a>(words: &'a [String], what: &str) -> Result<&'a str
     match words {
         [word] => Ok(word),
         _ => Err(Problem::new(ProblemCode::Usage, format!("one {what} is needed, not {}", words.len()))
-            .hint("with --session the session is named already")),
+            .hint("--session names the session; leave the argument out")),
     }
 }
 

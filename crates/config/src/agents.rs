@@ -295,7 +295,7 @@ fn added(config: &Config, name: String, keys: AgentConfig) -> Result<AgentDefini
         let names: Vec<String> = built_in::agents().into_iter().map(|agent| agent.name).collect();
         let meant = did_you_mean(&name, &names);
         let what = format!("[agents.{name}] is a new agent and has no `{key}`{meant}");
-        config.refusal(keys.spot, &what).hint(format!("say it, as in {key} = {example}"))
+        config.refusal(keys.spot, &what).hint(format!("set it, as in {key} = {example}"))
     };
     let driver = keys.driver.ok_or_else(|| missing("driver", "\"acp\""))?;
     let command = keys.command.clone().ok_or_else(|| missing("command", "[\"my-agent\", \"--acp\"]"))?;

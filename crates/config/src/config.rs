@@ -225,7 +225,7 @@ fn untrusted(path: &Path, why: UntrustedFile) -> Problem {
         ),
         UntrustedFile::Mode(_) => format!("keep others from writing it: `chmod go-w {file}`"),
     };
-    Problem::new(ProblemCode::Refused, format!("the config file {file} is not obeyed: {why}")).hint(hint)
+    Problem::new(ProblemCode::Refused, format!("cannot trust the config file {file}: {why}")).hint(hint)
 }
 
 /// True if the file's existence cannot even be checked. A path from BERTH_CONFIG is always meant to be read.

@@ -339,7 +339,7 @@ impl TokenStore {
         let id = hash.id();
         let used = || {
             Problem::new(ProblemCode::Refused, "this link was used already: each lets one browser in, once")
-                .hint("`berth link` makes another; if it was not you who used it, see `berth token ls`")
+                .hint("make another with `berth link`. If you did not use this one, `berth token ls` shows the login")
         };
         let is_this =
             |record: &TokenRecord| record.pass(&id, &hash).is_some_and(|pass| pass.kind == TokenKind::Link);

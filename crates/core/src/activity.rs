@@ -22,7 +22,7 @@ const MAX_ASKED_BYTES: usize = 4096;
 /// Separator between a tool and its command in the text of a question.
 const TOOL_ENDS: &str = ": ";
 /// Reason of an end that the agent's transcript does not prove.
-const TOLD_BY_HOOK: &str = "told by a hook, not in the agent's transcript";
+const TOLD_BY_HOOK: &str = "reported only by a hook; the agent's transcript does not show it";
 
 /// Stands for the tool in a question of an agent that did not name one.
 const ON_SCREEN: &str = "on its screen";
@@ -277,7 +277,7 @@ pub(crate) fn terminal_report(
                 events.push(edge(session, ActivityChange::Quiet));
                 let unproven = || {
                     let reason =
-                        "the agent has nothing to do any more, and nothing tells whether it had finished";
+                        "the agent has nothing to do any more; there is no proof that it finished the turn";
                     TurnEnd::without_answer(FinalState::Unknown, reason)
                 };
                 events.extend(over(session, end.clone().unwrap_or_else(unproven), now));
@@ -295,7 +295,7 @@ pub(crate) fn interrupt_unconfirmed(session: &Session, turn: u64, now: ClockRead
     if session.edges.is_some_and(|edges| edges.working) {
         events.push(edge(session, ActivityChange::Quiet));
     }
-    let reason = "it was to be interrupted, and the agent did not confirm that";
+    let reason = "an interruption was requested, and the agent did not confirm it";
     events.extend(turns::turn_over(session, turn, TurnEnd::without_answer(FinalState::Unknown, reason), now));
     let is_held = events.iter().any(|event| matches!(event, Event::QueueHeld { .. }));
     if session.turns.hold.is_none() && !is_held {

@@ -36,9 +36,9 @@ use requests::AcpPendingRequest;
 use tool_call::OpenToolCalls;
 
 /// Reason of a failed turn whose agent stopped with `max_tokens`.
-pub const MAX_TOKENS: &str = "the answer came to the limit of tokens";
+pub const MAX_TOKENS: &str = "the answer reached the token limit";
 /// Reason of a failed turn whose agent stopped with `max_turn_requests`.
-pub const MAX_TURN_REQUESTS: &str = "the turn came to the agent's limit of requests to its model";
+pub const MAX_TURN_REQUESTS: &str = "the turn reached the agent's limit of model requests";
 /// Reason of a failed turn whose agent stopped with `refusal`.
 pub const REFUSAL: &str = "the agent refused to go on";
 

@@ -349,7 +349,7 @@ impl ClaudeDriver {
                     deny_response(None)
                 };
                 respond(id, answer, out);
-                self.remarks.make("too many questions at once: one was answered with no", out);
+                self.remarks.make("too many open questions: one was denied automatically", out);
             }
             Ok(question) => {
                 out.update(AgentUpdate::Asks { ask: question.ask.clone() });

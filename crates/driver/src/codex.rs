@@ -316,7 +316,7 @@ impl CodexDriver {
             QuestionOutcome::Waits(ask) => out.update(AgentUpdate::Asks { ask }),
             QuestionOutcome::TooMany(refusal) => {
                 out.line(&json!({ "id": id, "result": refusal }));
-                self.remark("codex asked too much at once: one question was answered with no".into(), out);
+                self.remark("too many open questions: one was denied automatically".into(), out);
             }
             QuestionOutcome::Unknown => {
                 let message = format!("berth does not support `{}`", line(method));
@@ -356,7 +356,7 @@ impl CodexDriver {
                 out.updates.extend(request.map(|request| AgentUpdate::QuestionWithdrawn { request }));
             }
             "thread/closed" | "thread/deleted" if is_own_thread => {
-                let said = format!("codex gave the conversation up ({method})");
+                let said = format!("codex closed the conversation ({method})");
                 self.broken(AgentFailure::Protocol { said }, out);
             }
             "warning" | "guardianWarning"
@@ -533,7 +533,9 @@ impl Driver for CodexDriver {
                 };
                 self.heard_answer(id, answer, out);
             }
-            (None, _) => self.remark("codex wrote a message that is neither question nor answer".into(), out),
+            (None, _) => {
+                self.remark("codex wrote a message that is neither a request nor a response".into(), out)
+            }
         }
     }
 

@@ -50,8 +50,7 @@ use trusted_proxies::TrustedProxies;
 const MOST_PLACE_CHARS: usize = 200;
 
 /// Error of a wait whose token ended.
-const ENDED: &str =
-    "the token was revoked, or has expired, while you waited; what was begun, if anything, goes on";
+const ENDED: &str = "the token was revoked or expired during the request; work that had started continues";
 
 /// Source of a connection. The server adds it to every request.
 #[derive(Clone, Debug)]

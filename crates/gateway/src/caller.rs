@@ -68,9 +68,9 @@ impl RequestCaller {
             None => Ok(()),
             Some(_) => Err(Problem::new(
                 ProblemCode::NotAllowed,
-                "your token is limited to some sessions, and this request concerns all",
+                "your token is limited to some sessions, and this request is about all sessions",
             )
-            .hint("the owner of the gateway can make a token for all: `berth token new` without --session")
+            .hint("the owner of the gateway can make a token without that limit: `berth token new` without --session")
             .into()),
         }
     }

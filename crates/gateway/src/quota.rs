@@ -221,14 +221,16 @@ impl LastingPermit {
         let most = self.quotas.limit(self.what);
         full(match self.what {
             LastingKind::Stream => {
-                format!("your token has {most} newer event streams open; this was its oldest")
+                format!("closed: your token has more than {most} event streams, and this was the oldest")
             }
             LastingKind::Wait => {
                 format!(
-                    "your token has {most} newer waits under way; this was its oldest. What was begun goes on"
+                    "closed: your token has more than {most} waits, and this was the oldest; work that had started continues"
                 )
             }
-            LastingKind::Form => format!("{most} newer logins came in before the form of this one"),
+            LastingKind::Form => {
+                format!("the login form arrived too slowly: {most} newer logins took its place")
+            }
         })
     }
 

@@ -107,7 +107,9 @@ pub fn spawn_keeper_with_variables(
     let _ = connection.set_timeout(None);
     match answer? {
         KeeperAnswer::Done { status } => Ok((connection, *status)),
-        other => Err(Problem::new(ProblemCode::Bug, format!("the keeper gave an odd answer: {other:?}"))),
+        other => {
+            Err(Problem::new(ProblemCode::Bug, format!("the keeper sent an unexpected answer: {other:?}")))
+        }
     }
 }
 

@@ -42,9 +42,9 @@ pub fn check_expected_session(session: &Session, id: &SessionId, expected: &str)
     let writes = writes.unwrap_or("none yet");
     Err(Problem::new(
         ProblemCode::Refused,
-        format!("session `{name}` is {id} and its conversation {writes}, not `{expected}`; nothing was sent"),
+        format!("session `{name}` (id {id}, conversation {writes}) is not the expected `{expected}`; nothing was sent"),
     )
-    .hint("look which session you mean with `berth ls`"))
+    .hint("`berth ls` lists the sessions with their ids"))
 }
 
 /// The error for an agent that takes no turns. `complaint` is its last error output, worded to follow a sentence.

@@ -121,7 +121,9 @@ fn gone(pid: u32) -> String {
 pub fn sessions_around_peer(home: &StateDir, stream: &impl AsFd) -> CallerAttribution {
     match PeerProcess::of(home, stream) {
         Ok(peer) => peer.look(home),
-        Err(error) => CallerAttribution::Unseen(format!("the system does not tell: {error}")),
+        Err(error) => {
+            CallerAttribution::Unseen(format!("cannot read the process of the connection: {error}"))
+        }
     }
 }
 

@@ -113,7 +113,7 @@ impl StateDir {
         match found {
             None => Ok(None),
             Some((whose, id)) if whose == *terminal => Ok(Some(id)),
-            Some(_) => Err(damaged(&path, "it is of another terminal")),
+            Some(_) => Err(damaged(&path, "the record belongs to another terminal")),
         }
     }
 
@@ -197,7 +197,7 @@ fn read(path: &Path) -> RecordContent {
         Err(error) => return Err(error.to_string()),
     }
     let record: TerminalRecord = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
-    let id = SessionId::parse(&record.session).ok_or("it names no session")?;
+    let id = SessionId::parse(&record.session).ok_or("the record names no session")?;
     let leader =
         ProcessIdentity { pid: record.leader_pid, start_ticks: record.leader_start_ticks, boot: record.boot };
     let TerminalRecord { tty, pane, ssh, uid, .. } = record;

@@ -234,7 +234,7 @@ pub(crate) fn segments_of(dir: &Path, id: &SessionId, from: u64, to: u64) -> Res
 
 /// Describes an error of a journal for people.
 pub fn journal_problem(error: &dyn std::error::Error, session: &str) -> Problem {
-    let mut what = format!("the journal of session `{session}` is in trouble: {error}");
+    let mut what = format!("cannot use the journal of session `{session}`: {error}");
     let mut source = error.source();
     while let Some(cause) = source {
         what.push_str(&format!(": {cause}"));

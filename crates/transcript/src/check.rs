@@ -519,14 +519,14 @@ fn tools(file: &File, survey: &TranscriptIndex, found: &mut FindingCollector<'_>
                     what,
                     line,
                     &format!("a second result{made_up}; the first is on line {other}"),
-                    Some("the model is given the one that is on the path"),
+                    Some("the model gets the result on the path"),
                 );
             }
             _ => found.fault(
                 what,
                 line,
                 &format!("{name} was called under an id that line {other} has already"),
-                Some("the model is told of both"),
+                Some("the model gets both calls"),
             ),
         }
     }

@@ -130,7 +130,7 @@ impl ClaudeScanner<'_> {
                 tools: HashSet::new(),
                 message: IdHash::default(),
                 answer: String::new(),
-                end: ScannedEnd::Open("the agent's record has the prompt and no answer".to_owned()),
+                end: ScannedEnd::Open("the agent's transcript has the prompt and no answer".to_owned()),
                 bad: 0,
             });
         } else if let Some(turn) = &mut self.turn {
@@ -275,27 +275,27 @@ impl ClaudeTurnScan {
             }
         }
         if record["isAbortedMidStream"] == true {
-            self.end = ScannedEnd::Open("the agent's record has the beginning of an answer".to_owned());
+            self.end = ScannedEnd::Open("the agent's transcript has the beginning of an answer".to_owned());
             return;
         }
         self.end = match message["stop_reason"].as_str() {
             _ if !self.tools.is_empty() => {
-                ScannedEnd::Open("the agent's record has a tool call without a result".to_owned())
+                ScannedEnd::Open("the agent's transcript has a tool call without a result".to_owned())
             }
             Some("end_turn" | "stop_sequence") => ScannedEnd::Done(self.answer.clone()),
             Some("refusal") => ScannedEnd::Failed(match self.answer.as_str() {
                 "" => "the model refused to answer".to_owned(),
                 said => format!("the model refused to answer: {said}"),
             }),
-            Some("tool_use") => ScannedEnd::Open("the agent's record ends after a tool call".to_owned()),
+            Some("tool_use") => ScannedEnd::Open("the agent's transcript ends after a tool call".to_owned()),
             // The agent asks the model to go on after these, so the answer may or may not be complete.
             Some(reason) => {
-                ScannedEnd::Unclear(format!("the last answer in the agent's record ended with {reason}"))
+                ScannedEnd::Unclear(format!("the last answer in the agent's transcript ended with {reason}"))
             }
             None if self.answer.is_empty() => {
-                ScannedEnd::Open("the agent's record has thoughts and no answer".to_owned())
+                ScannedEnd::Open("the agent's transcript has thoughts and no answer".to_owned())
             }
-            None => ScannedEnd::Unclear("the last answer in the agent's record has no end".to_owned()),
+            None => ScannedEnd::Unclear("the last answer in the agent's transcript has no end".to_owned()),
         };
     }
 }

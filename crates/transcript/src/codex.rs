@@ -138,7 +138,7 @@ impl CodexScanner<'_> {
             by,
             at_ms: at.and_then(parse_timestamp_ms),
             said: String::new(),
-            end: ScannedEnd::Open("the agent's record has the prompt and no end of the turn".to_owned()),
+            end: ScannedEnd::Open("the agent's transcript has the prompt and no end of the turn".to_owned()),
             bad: 0,
         });
     }

@@ -84,7 +84,7 @@ pub enum TurnFate {
     },
 }
 
-/// Last step of an unfinished turn that is in the agent's record.
+/// Last step of an unfinished turn that is in the agent's transcript.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordedProgress {
     /// The record does not have the prompt.
@@ -283,13 +283,13 @@ fn decide_fate(scan: TurnScan, asked: &GivenPrompt<'_>) -> TurnFate {
     let cannot_tell = |why: &str| TurnFate::CannotTell { why: why.to_owned() };
     let missing = |bad: usize| {
         if bad > 0 {
-            cannot_tell("the prompt is not in the agent's record, and parts of the record cannot be read")
+            cannot_tell("the prompt is not in the agent's transcript, and parts of it cannot be read")
         } else if !asked.same_boot {
             cannot_tell(
-                "the prompt is not in the agent's record, which may have lost its end with the machine",
+                "the prompt is not in the agent's transcript, which may have lost its end with the machine",
             )
         } else {
-            let why = "the agent's record does not have the prompt".to_owned();
+            let why = "the agent's transcript does not have the prompt".to_owned();
             TurnFate::Unfinished { why, progress: RecordedProgress::NoPrompt }
         }
     };
@@ -302,11 +302,11 @@ fn decide_fate(scan: TurnScan, asked: &GivenPrompt<'_>) -> TurnFate {
         // Two facts prove that this is another prompt with equal words: its id and its time.
         (PromptMatch::Words, Some(_)) if asked.is_before(at_ms) => return missing(bad),
         (PromptMatch::Words, Some(_)) => {
-            return cannot_tell("the agent's record has the words of the prompt, and not under its id");
+            return cannot_tell("the agent's transcript has the text of the prompt under another id");
         }
     }
     if by == PromptMatch::Words && asked.is_before(at_ms) {
-        return cannot_tell("the agent's record has the words of the prompt, and from before it was given");
+        return cannot_tell("the agent's transcript has this text only from before the prompt was sent");
     }
     match end {
         ScannedEnd::Done(answer) => keep(answer),
@@ -315,10 +315,10 @@ fn decide_fate(scan: TurnScan, asked: &GivenPrompt<'_>) -> TurnFate {
         ScannedEnd::BrokenOff(why) => TurnFate::Unfinished { why, progress: RecordedProgress::BrokenOff },
         ScannedEnd::Unclear(why) => TurnFate::CannotTell { why },
         ScannedEnd::Open(_) if bad > 0 => cannot_tell(
-            "the end of the turn is not in the agent's record, and parts of the record cannot be read",
+            "the end of the turn is not in the agent's transcript, and parts of it cannot be read",
         ),
         ScannedEnd::Open(_) if !asked.same_boot => cannot_tell(
-            "the end of the turn is not in the agent's record, which may have lost its end with the machine",
+            "the end of the turn is not in the agent's transcript, which may have lost its end with the machine",
         ),
         ScannedEnd::Open(why) => TurnFate::Unfinished { why, progress: RecordedProgress::Open },
     }

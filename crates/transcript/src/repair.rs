@@ -117,11 +117,11 @@ fn make(
         return Err(format!("{} is another original, which is never replaced", target.display()));
     }
     if !wish.force && is_there {
-        return Err(format!("{} is there already", target.display()));
+        return Err(format!("{} exists already", target.display()));
     }
     // The user did not name this file, and so did not allow replacing it.
     if rest.symlink_metadata().is_ok() {
-        return Err(format!("{} is there already: move it away, or name another copy", rest.display()));
+        return Err(format!("{} exists already: move it away, or name another copy", rest.display()));
     }
     let mut work = copy::CopyFiles::begin(target)?;
     let mut changes = Vec::new();
@@ -262,7 +262,7 @@ impl BranchCopies {
         let id = synthetic_records::synthetic_id(&format!("{}{:x}", target.display(), head.0));
         let path = target.with_file_name(format!("{id}.jsonl"));
         if path.symlink_metadata().is_ok() {
-            return Err(format!("{} is there already: move it away, or name another copy", path.display()));
+            return Err(format!("{} exists already: move it away, or name another copy", path.display()));
         }
         let wish = RepairOptions { new_id: Some(id), is_held, ..RepairOptions::default() };
         let made = make(source, &path, &wish, BranchSelector::Record(head))?;

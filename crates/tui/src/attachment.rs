@@ -232,7 +232,9 @@ fn request(keeper: &mut KeeperConnection, role: AttachMode) -> Result<AttachRepl
         KeeperAnswer::Attached { fence, size, alternate, output_end } => {
             Ok(AttachReply { fence, size, alternate, output_end })
         }
-        other => Err(Problem::new(ProblemCode::Bug, format!("the keeper gave an odd answer: {other:?}"))),
+        other => {
+            Err(Problem::new(ProblemCode::Bug, format!("the keeper sent an unexpected answer: {other:?}")))
+        }
     }
 }
 

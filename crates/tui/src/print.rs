@@ -97,15 +97,15 @@ pub fn problem(problem: &Problem) {
 fn next_step(problem: &Problem, verb: Option<&str>) -> Option<String> {
     match problem.code {
         ProblemCode::Usage => match verb {
-            Some(verb) => Some(format!("`berth {verb} --help` says what it takes")),
+            Some(verb) => Some(format!("`berth {verb} --help` lists its arguments")),
             None => Some("`berth help` lists the commands".to_owned()),
         },
-        ProblemCode::NotFound => Some("`berth ls --all` lists what there is".to_owned()),
-        ProblemCode::Unreachable => Some("`berth why S` shows what is known".to_owned()),
+        ProblemCode::NotFound => Some("`berth ls --all` lists all sessions".to_owned()),
+        ProblemCode::Unreachable => Some("`berth why S` shows the evidence for the state".to_owned()),
         ProblemCode::Held | ProblemCode::InUse | ProblemCode::TimedOut | ProblemCode::Full => {
             Some("try again in a moment".to_owned())
         }
-        ProblemCode::NeedsYes => Some("say so with --yes".to_owned()),
+        ProblemCode::NeedsYes => Some("confirm with --yes".to_owned()),
         ProblemCode::Bug => Some(
             "this is a bug in berth: report it, with the output of `berth -vv` and `berth doctor`".to_owned(),
         ),
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn a_problem_without_a_hint_gets_the_default_hint_of_its_code() {
         let step = |code, what: &str| next_step(&Problem::new(code, what), Some("run"));
-        assert_eq!(step(ProblemCode::Usage, "x").as_deref(), Some("`berth run --help` says what it takes"));
+        assert_eq!(step(ProblemCode::Usage, "x").as_deref(), Some("`berth run --help` lists its arguments"));
         assert!(
             step(ProblemCode::Refused, "cannot write /x: no space")
                 .is_some_and(|step| step.contains("doctor"))

@@ -348,7 +348,7 @@ fn processes_of_others() -> HostCheck {
         }
         Err(why) => HostCheck::missing(NAME, format!("cannot be used: {why}"))
             .needed()
-            .cost("no process can be told from another: berth cannot work")
+            .cost("berth cannot identify processes, and cannot work")
             .fix("mount -t proc proc /proc"),
     }
 }
@@ -524,7 +524,7 @@ fn terminals() -> HostCheck {
 
 fn process_limits() -> HostCheck {
     const NAME: &str = "processes";
-    const COST: &str = "an agent that cannot start its tools fails in odd ways";
+    const COST: &str = "an agent cannot start its tools, and fails with misleading errors";
     let pids = match facts::limits::pid_usage() {
         Ok(pids) => pids,
         Err(error) => return HostCheck::limited(NAME, format!("cannot be counted: {error}")).cost(COST),

@@ -345,7 +345,7 @@ fn find_among(
             let what = format!("no agent of this account keeps a conversation `{}`", text.escape_debug());
             let hint = match damaged.first() {
                 Some(why) => format!("some conversations could not be examined: {why}"),
-                None => "`berth ls --foreign --all` lists those that are not a session's".to_owned(),
+                None => "`berth ls --foreign --all` lists conversations without a session".to_owned(),
             };
             Err(Problem::new(ProblemCode::NotFound, what).hint(hint))
         }

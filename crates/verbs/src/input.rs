@@ -39,7 +39,7 @@ pub fn type_into_session(
             Ok(Some(KeeperMessage::Answer(other))) => {
                 return Err(Problem::new(
                     ProblemCode::Bug,
-                    format!("the keeper gave an odd answer: {other:?}"),
+                    format!("the keeper sent an unexpected answer: {other:?}"),
                 ));
             }
             Ok(Some(KeeperMessage::Output(_) | KeeperMessage::Screen(_) | KeeperMessage::Notice(_))) => {

@@ -62,7 +62,7 @@ pub fn verify(ctx: &VerbContext, id: &SessionId, noted: &[String]) -> Result<Jou
     let mut heads = Vec::new();
     for text in noted {
         let head: ChainHead = text.parse().map_err(|error| {
-            Problem::new(ProblemCode::Usage, format!("`{text}` is not a head: {error}"))
+            Problem::new(ProblemCode::Usage, format!("`{text}` is not a valid head: {error}"))
                 .hint("`berth log S --head` prints one")
         })?;
         heads.push(head);

@@ -86,6 +86,6 @@ fn unowned_port(port: u16, found: &PortOwners) -> Problem {
                 "{what}, as far as berth can see: {count} processes of other users could not be examined"
             ),
         )
-        .hint("they matter only if they have a network of their own, as containers do; root sees all"),
+        .hint("only processes in other network namespaces (containers) can be missing; root sees all"),
     }
 }

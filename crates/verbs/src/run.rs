@@ -106,11 +106,8 @@ pub fn prepare(wanted: &RunRequest) -> Result<PreparedRun, Problem> {
     let name = name.map_err(|bad| Problem::new(ProblemCode::Usage, bad.to_string()))?;
     let tags = lifecycle::tags(&wanted.tags)?;
     if wanted.agent.is_none() && wanted.command.first().is_none_or(String::is_empty) {
-        return Err(Problem::new(
-            ProblemCode::Usage,
-            "there is nothing to run: no agent and no command is given",
-        )
-        .hint("give an agent, or a command and its arguments"));
+        return Err(Problem::new(ProblemCode::Usage, "no agent and no command is given")
+            .hint("give an agent, or a command and its arguments"));
     }
     if wanted.command.iter().any(|word| word.contains('\0')) {
         return Err(Problem::new(ProblemCode::Usage, "the command contains a zero byte"));
@@ -254,7 +251,7 @@ pub fn first_turn(key: Option<&str>, text: String, wait: bool) -> NewTurn {
 
 /// The error for a session that was created although its first turn was refused: the caller needs the id.
 pub fn without_its_turn(id: &SessionId, is_repeated: bool, refused: Problem) -> Problem {
-    let came = if is_repeated { "is there already" } else { "was made" };
+    let came = if is_repeated { "exists already" } else { "was made" };
     let what = format!("session `{id}` {came}, but its first turn was not accepted: {}", refused.what);
     Problem { what, ..refused }
 }
@@ -368,7 +365,7 @@ fn wait_until_started(ctx: &VerbContext, id: &SessionId) -> Result<SessionStatus
         if Instant::now() >= until {
             let what = format!("session {id}, which the key means, is still starting");
             return Err(Problem::new(ProblemCode::Unreachable, what)
-                .hint(format!("`berth why {id}` shows what is known")));
+                .hint(format!("`berth why {id}` shows the evidence for the state")));
         }
         std::thread::sleep(BEGIN_PAUSE);
     }

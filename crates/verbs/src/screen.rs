@@ -17,7 +17,7 @@ pub fn screen_text(ctx: &VerbContext, id: &SessionId, ansi: bool) -> Result<Stri
     match ctx.read(id, KeeperRequest::Screen { ansi })? {
         ReadAnswer::Keeper(KeeperAnswer::Screen { text, .. }) => Ok(text),
         ReadAnswer::Keeper(other) => {
-            Err(Problem::new(ProblemCode::Bug, format!("the keeper gave an odd answer: {other:?}")))
+            Err(Problem::new(ProblemCode::Bug, format!("the keeper sent an unexpected answer: {other:?}")))
         }
         ReadAnswer::NoKeeper | ReadAnswer::Silent => {
             let mut screen = remembered_screen(ctx, id)?;

@@ -59,7 +59,7 @@ fn ask_to_stop(ctx: &VerbContext, id: &SessionId, grace_ms: u64) -> Result<Sessi
             Ok(other) => {
                 return Err(Problem::new(
                     ProblemCode::Bug,
-                    format!("the keeper gave an odd answer: {other:?}"),
+                    format!("the keeper sent an unexpected answer: {other:?}"),
                 ));
             }
             // The keeper was leaving already: the files have the result.

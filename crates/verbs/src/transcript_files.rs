@@ -180,7 +180,7 @@ pub fn repair_file(
     let holder = holder(source);
     let wish = repair::RepairOptions { new_id, is_held: holder.is_some(), ..wish };
     let made = repair::repair(source, &target, &wish).map_err(|why| {
-        let is_there = why.ends_with("is there already");
+        let is_there = why.ends_with("exists already");
         let problem = Problem::new(ProblemCode::Refused, why);
         if is_there {
             problem.hint("choose another name, or replace it with --force; nothing was written")

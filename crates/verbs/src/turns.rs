@@ -280,10 +280,10 @@ pub(crate) fn send(
 /// accepted it just as the sender gave up: only the key makes sending it again safe.
 fn unanswered(problem: Problem, submit: &NewTurn) -> Problem {
     let key = submit.key.as_deref().unwrap_or_default();
-    let what = format!("{}; the turn is withdrawn, unless it was accepted in that moment", problem.what);
+    let what = format!("{}; it is unknown whether the turn was accepted", problem.what);
     Problem::new(problem.code, what).hint(format!(
-        "send the same text again with the key `{key}`: under one key a turn never runs twice; `berth why` shows \
-         what the keeper does"
+        "send the same text again with the key `{key}`: a key runs at most once; `berth why` shows the state \
+         of the keeper"
     ))
 }
 
@@ -603,7 +603,7 @@ pub fn turn_withdrawn_problem(view: &TurnView) -> Option<Problem> {
     (never_began && is_late).then(|| {
         let why = view.reason.clone().unwrap_or_default();
         Problem::new(ProblemCode::TimedOut, format!("turn {} did not begin and will not: {why}", view.turn))
-            .hint("nothing was sent to the agent; send it again, with another key, when it has less to do")
+            .hint("nothing was sent to the agent; send it again later, with another key")
     })
 }
 
@@ -637,7 +637,7 @@ fn random() -> Result<[u8; 16], Problem> {
 
 /// The error for an answer that does not fit the request.
 pub fn unexpected_answer(answer: &KeeperAnswer) -> Problem {
-    Problem::new(ProblemCode::Bug, format!("the keeper gave an odd answer: {answer:?}"))
+    Problem::new(ProblemCode::Bug, format!("the keeper sent an unexpected answer: {answer:?}"))
 }
 
 /// Applies one change to a session's turns: through its keeper, else with its lease.

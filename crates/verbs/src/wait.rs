@@ -48,7 +48,7 @@ pub fn is_reached(status: &SessionStatus, wanted: AwaitedState) -> bool {
 
 /// The error for a session without a keeper: its state does not change.
 pub fn not_running_problem(status: &SessionStatus, handle: &str, wanted: AwaitedState) -> Problem {
-    let what = format!("session `{handle}` is {} and will not be {}", status.state, wanted.state());
+    let what = format!("session `{handle}` is {}, so it cannot become {}", status.state, wanted.state());
     Problem::new(ProblemCode::Refused, what).hint(format!("`berth resume {handle}` starts it again"))
 }
 

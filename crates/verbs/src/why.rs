@@ -72,7 +72,7 @@ pub fn why(home: &StateDir, id: &SessionId) -> Result<StateExplanation, Problem>
         let verdict = match process_ref::to_process_identity(agent).check() {
             ProcessLiveness::Alive(_) => "is alive".to_owned(),
             ProcessLiveness::Gone => "is gone".to_owned(),
-            ProcessLiveness::CannotTell(why) => format!("cannot be told: {why}"),
+            ProcessLiveness::CannotTell(why) => format!("unknown: {why}"),
         };
         evidence.push(EvidenceFact {
             source: "process",
@@ -93,7 +93,7 @@ pub fn why(home: &StateDir, id: &SessionId) -> Result<StateExplanation, Problem>
     }
     match files.probe_run_lock() {
         Ok(Some(LockState::Held)) => {
-            let fact = "held: something of the run is there".to_owned();
+            let fact = "held: a process of the run is alive".to_owned();
             evidence.push(EvidenceFact { source: "run lock", fact, age_ms: 0 });
         }
         Ok(Some(LockState::Free)) => {
@@ -240,21 +240,21 @@ fn limit_words(limits: &RunLimits) -> String {
 
 fn what_would_change(state: CoreState, id: &SessionId) -> String {
     match state {
-        CoreState::Starting => "it would change by the agent's process appearing, or failing to".to_owned(),
+        CoreState::Starting => "changes when the agent's process starts, or fails to start".to_owned(),
         CoreState::Running => {
-            format!("it would change by the agent's process ending, its keeper dying, or `berth stop {id}`")
+            format!("changes when the agent's process ends or its keeper dies, or with `berth stop {id}`")
         }
         CoreState::Working | CoreState::NeedsYou | CoreState::Idle => {
-            format!("it would change by a turn beginning or ending, or `berth stop {id}`")
+            format!("changes when a turn begins or ends, or with `berth stop {id}`")
         }
         CoreState::Archived => {
             format!(
-                "nothing changes it but `berth restore {id}`, or `berth resume {id}`, which also starts it"
+                "changes only with `berth restore {id}`, or with `berth resume {id}`, which also starts it"
             )
         }
-        CoreState::Stopping => "it would change by the last process of the run ending".to_owned(),
+        CoreState::Stopping => "changes when the last process of the run ends".to_owned(),
         CoreState::Stopped | CoreState::Lost => {
-            format!("nothing changes it but `berth resume {id}`, which starts the next run")
+            format!("changes only with `berth resume {id}`, which starts the next run")
         }
     }
 }

@@ -257,7 +257,7 @@ fn outcome(view: &TurnView) -> PromptAnswer {
         }
         // No client asked for this end: the agent died, or the session was stopped during the turn.
         TurnState::Interrupted => failed(
-            format!("turn {turn} was interrupted: {why}; what it did until then is done"),
+            format!("turn {turn} was interrupted: {why}; its changes up to that point remain"),
             format!("`berth turn {turn}` shows it"),
         ),
         TurnState::Failed if why == acp::REFUSAL => Ok((StopReason::Refusal, meta)),

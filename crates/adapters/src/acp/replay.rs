@@ -119,7 +119,7 @@ pub(super) fn ending(state: TurnState, reason: Option<&str>) -> Option<String> {
         TurnState::Done => None,
         TurnState::Failed => Some(format!("failed{why}")),
         TurnState::Cancelled => Some(format!("was cancelled{why}")),
-        TurnState::Interrupted => Some(format!("was interrupted{why}; what it did until then is done")),
+        TurnState::Interrupted => Some(format!("was interrupted{why}; its changes up to that point remain")),
         TurnState::Unknown | TurnState::Queued | TurnState::Delivered | TurnState::Working => {
             Some(format!("was given to the agent, and its end is unknown{why}; it was not repeated"))
         }

@@ -95,7 +95,7 @@ fn approved(
         print::command_line(&line, COMMAND_BYTES)
     };
     if let Some(QuestionId { request, .. }) = question {
-        let what = format!("`{request}` does not say which run's question is meant; nothing was answered");
+        let what = format!("`{request}` does not name the run of the question; nothing was answered");
         let hint = match turns.asks.iter().find(|ask| ask.request == *request) {
             Some(ask) => format!("read it with `berth show {handle}`; `{}` answers it", command(ask)),
             None => format!("`berth show {handle}` lists the questions as RUN:REQUEST"),
@@ -107,7 +107,7 @@ fn approved(
         [ask] => ask,
         [first, ..] => {
             let ids: Vec<String> = turns.asks.iter().map(|ask| id_of(ask).to_string()).collect();
-            let what = format!("session `{handle}` asks {} things: {}", ids.len(), ids.join(", "));
+            let what = format!("session `{handle}` has {} open questions: {}", ids.len(), ids.join(", "));
             return Err(Problem::new(ProblemCode::Usage, what)
                 .hint(format!("`berth show {handle}` has them in full; as in `{}`", command(first))));
         }

@@ -88,7 +88,7 @@ fn older_than(
     let rest_ms = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX);
     let meant = lifecycle::at_rest_for(ctx, rest_ms)?;
     if meant.is_empty() {
-        print::note("no session has been at rest for so long; nothing was done");
+        print::note("no session has been at rest for that time; nothing was done");
         return Ok(vec![]);
     }
     let handles: Vec<&str> = meant.iter().map(|(_, status)| status.handle()).collect();

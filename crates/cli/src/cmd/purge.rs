@@ -15,7 +15,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &PurgeArgs) -> Result<u8, Problem>
     let mut doomed =
         if args.archived { archived(ctx, args.older_than)? } else { named(ctx, args, &mut worst)? };
     if doomed.is_empty() {
-        print::note("no session is archived, or none for so long; nothing was deleted");
+        print::note("no session was archived that long ago; nothing was deleted");
     } else if args.dry_run && !args.json {
         print::text(&doomed.iter().map(|doomed| line(doomed) + "\n").collect::<String>())?;
     }

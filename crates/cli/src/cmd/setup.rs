@@ -118,7 +118,7 @@ fn say(dir: &Path, states: &[(&SystemdUnit, UnitState)], removes: bool) -> Resul
         let what = match (removes, state) {
             (false, UnitState::Missing) => "would be written",
             (false, UnitState::Old) => "would be changed",
-            (false, UnitState::Same) => "is there already",
+            (false, UnitState::Same) => "exists already",
             (true, UnitState::Missing) => "is not there",
             (true, UnitState::Old | UnitState::Same) => "would be removed",
             (_, UnitState::Foreign) => "was not written by berth, and would be left alone",

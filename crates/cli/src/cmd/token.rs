@@ -93,7 +93,7 @@ fn list(ctx: &CommandContext, args: &args::TokenLsArgs) -> Result<u8, Problem> {
         let void = tokens.iter().filter(|token| token.void).count();
         if void > 0 {
             print::note(&format!(
-                "void: {void}. They open nothing: the key in {} was lost, or their records were copied here or edited. \
+                "{void} tokens are void and give no access: the key in {} was lost, or their records were copied here or edited. \
                  Revoke them, and make new ones with `berth token new`",
                 ctx.home.root().join("token.key").display()
             ));

@@ -109,7 +109,7 @@ fn until_state(
             };
             match follow(ctx.session(id).events(status.seq + 1), until, hear)? {
                 FollowEnd::TimedOut => {
-                    return Err(timed_out(id, args.timeout, &format!("it is not {}", wanted.state())));
+                    return Err(timed_out(id, args.timeout, &format!("is not {}", wanted.state())));
                 }
                 FollowEnd::Enough => {}
                 FollowEnd::Ended => {
@@ -138,7 +138,7 @@ pub(crate) fn until_exit(
 ) -> Result<SessionStatus, Problem> {
     match follow(ctx.session(id).news(), end_of(timeout), |_| Ok(false))? {
         FollowEnd::Ended | FollowEnd::Enough => ctx.session(id).status(),
-        FollowEnd::TimedOut => Err(timed_out(id, timeout, "it has not ended")),
+        FollowEnd::TimedOut => Err(timed_out(id, timeout, "has not ended")),
     }
 }
 
@@ -159,7 +159,7 @@ fn until_output(
     };
     match follow(ctx.session(id).news(), until, hear)? {
         FollowEnd::Enough => Ok(()),
-        FollowEnd::TimedOut => Err(timed_out(id, timeout, "nothing in its output matches")),
+        FollowEnd::TimedOut => Err(timed_out(id, timeout, "printed no match")),
         FollowEnd::Ended if matcher.look()? => Ok(()),
         FollowEnd::Ended => Err(wait::output_missing_problem(id)),
     }
@@ -172,6 +172,6 @@ fn end_of(timeout: Option<Duration>) -> Option<Instant> {
 
 fn timed_out(id: &SessionId, timeout: Option<Duration>, what: &str) -> Problem {
     let waited = print::describe_age(timeout.map_or(0, |timeout| timeout.as_millis() as u64));
-    Problem::new(ProblemCode::TimedOut, format!("waited {waited} for session {id}: {what}"))
+    Problem::new(ProblemCode::TimedOut, format!("timed out after {waited}: session {id} {what}"))
         .hint(format!("`berth why {id}` explains its state; `berth screen {id}` prints its screen"))
 }

@@ -87,7 +87,7 @@ fn say(fd: impl AsFd, osc: &[u8], until: Instant) -> Result<(), String> {
         match rustix::io::write(&fd, rest) {
             Ok(count) => rest = &rest[count..],
             Err(Errno::AGAIN) if rest.len() == osc.len() => {
-                return Err("the terminal took the bell and nothing else".to_owned());
+                return Err("the terminal accepted the bell, but not the notification".to_owned());
             }
             Err(Errno::AGAIN) if Instant::now() < until => wait_for_room(&fd, until),
             Err(Errno::INTR) => {}

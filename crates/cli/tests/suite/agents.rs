@@ -151,7 +151,7 @@ fn a_program_that_never_answers_is_ended_with_all_it_started() {
     assert_eq!(rows.len(), 6, "the others are listed all the same");
 
     let told = berth(&lab, &["agents", "--timeout", SHORT]);
-    assert!(told.out.contains("  does not answer --version  "), "{told:?}");
+    assert!(told.out.contains("  printed no version for --version  "), "{told:?}");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_program_that_fails_is_reported_with_its_output() {
     program(&lab, "gemini", "echo 'node 20 is too old' >&2; exit 3");
     let told = berth(&lab, &["agents", "--timeout", LONG]);
     assert_eq!(told.code, 0, "{told:?}");
-    assert!(told.out.contains("  fails at --version  "), "{told:?}");
+    assert!(told.out.contains("  failed with --version  "), "{told:?}");
     let full = berth(&lab, &["agents", "gemini"]);
     assert!(full.out.contains("`gemini --version` failed: exit status: 3: node 20 is too old\n"), "{full:?}");
 }

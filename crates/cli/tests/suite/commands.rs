@@ -353,9 +353,9 @@ fn why_ends_with_what_would_change_it() {
     let lab = lab();
     let id = lab.start(&["hang"]);
     let why = |id: &str| lab.ok(["why", id]).lines().last().unwrap_or_default().to_owned();
-    assert!(why(&id).starts_with("it would change by the agent's process ending"), "{}", why(&id));
+    assert!(why(&id).starts_with("changes when the agent's process ends"), "{}", why(&id));
     lab.ok(["stop", &id]);
-    let sentence = format!("nothing changes it but `berth resume {id}`, which starts the next run");
+    let sentence = format!("changes only with `berth resume {id}`, which starts the next run");
     assert_eq!(why(&id), sentence);
 }
 

@@ -113,7 +113,7 @@ fn sessions_stay_usable_when_the_config_is_broken() {
     let told = with(&lab, &["ls"], &[]);
     assert!(told.code == 0 && told.out.contains(&id), "{told:?}");
     assert!(
-        told.err.contains("the config is not used: ")
+        told.err.contains("ignoring the config file: ")
             && told.err.matches("berth config --check").count() == 1
             && told.err.contains(":1:4: this is not valid TOML"),
         "{told:?}"
@@ -210,7 +210,7 @@ fn a_config_that_another_account_could_have_written_is_refused_with_a_hint() {
         std::fs::set_permissions(lab.config(), Permissions::from_mode(mode)).expect("our own file");
         for told in [run(), with(&lab, &["config"], &[])] {
             assert_ne!(told.code, 0, "{mode:o}: {told:?}");
-            assert!(told.err.contains(&format!("the config file {file} is not obeyed")), "{told:?}");
+            assert!(told.err.contains(&format!("cannot trust the config file {file}")), "{told:?}");
             assert!(told.err.contains(&format!("chmod go-w {file}")), "{told:?}");
         }
     }
@@ -228,5 +228,5 @@ fn a_config_that_another_account_could_have_written_is_refused_with_a_hint() {
     assert!(told.err.contains("belongs to another account (uid 54321)"), "{told:?}");
     // A command that does without the config works, and says what is wrong.
     let told = with(&lab, &["ls"], &[]);
-    assert!(told.code == 0 && told.err.contains("is not obeyed"), "{told:?}");
+    assert!(told.code == 0 && told.err.contains("cannot trust the config file"), "{told:?}");
 }

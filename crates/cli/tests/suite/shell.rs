@@ -399,7 +399,7 @@ fn options_that_do_not_go_together_are_refused_with_a_sentence_and_nothing_is_do
         (&["run", "--tui", "--", "true"], "--agent"),
         (&["run", "--agent", "claude", "--tui", "--prompt", "x"], "'--tui' cannot be used with '--prompt"),
         (&["run", "--agent", "claude", "--take"], "--resume"),
-        (&["run"], "nothing to run"),
+        (&["run"], "no agent and no command is given"),
         (&["purge", "--older-than", "3d"], "required arguments were not provided:\n  --archived\n\nUsage"),
         (&["resume", "x", "--attach", "--detach"], "'--attach' cannot be used with '--detach'"),
         (&["resume", "x", "--attach", "--json"], "'--attach' cannot be used with '--json'"),

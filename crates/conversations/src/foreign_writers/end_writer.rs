@@ -48,7 +48,7 @@ pub fn end_foreign_writer(
 ) -> Result<EndedWriter, String> {
     let spared = protected_pids(asked_by);
     if spared.contains(&writer.identity.pid) {
-        return Err(format!("this runs inside {}: it would end itself", writer.line()));
+        return Err(format!("this command runs inside {} and would end itself", writer.line()));
     }
     let mut ended = EndedWriter::default();
     let mut children = Vec::new();

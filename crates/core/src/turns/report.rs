@@ -146,7 +146,7 @@ fn back_off_over(session: &Session, now: ClockReading) -> Option<Event> {
 fn steered_end(whole: FinalState, into: u64, was_taken: bool) -> TurnEnd {
     match whole {
         FinalState::Done if !was_taken => {
-            let reason = format!("nothing tells whether its text came into turn {into} before that was done");
+            let reason = format!("no proof that its text was added to turn {into} before turn {into} ended");
             TurnEnd::without_answer(FinalState::Unknown, reason)
         }
         FinalState::Done
@@ -262,7 +262,7 @@ pub(crate) fn is_withdrawn(end: &TurnEnd) -> bool {
 pub(crate) fn run_over(session: &Session, outcome: &RunOutcome, now: ClockReading) -> Vec<Event> {
     let mut events = match &session.turns.current {
         Some(current) => {
-            let reason = "the run ended, and nothing tells whether the agent had finished";
+            let reason = "the run ended; there is no proof that the agent finished the turn";
             turn_over(session, current.turn, TurnEnd::without_answer(FinalState::Unknown, reason), now)
         }
         None => vec![],

@@ -25,7 +25,7 @@ const MOST_OPTIONS: usize = 32;
 const ALLOW: &str = "allow";
 const ALLOW_ALWAYS: &str = "allow-always";
 const DENY: &str = "deny";
-const DENIED: &str = "The person who was asked said no.";
+const DENIED: &str = "The user denied this action.";
 
 /// A request that waits for an answer.
 #[derive(Clone, PartialEq, Debug)]
@@ -343,7 +343,7 @@ mod tests {
         let reply = ChosenReply { text: Some("use mktemp instead".to_owned()), ..chosen("deny") };
         let said = response(question.answer(&reply));
         assert_eq!(said["behavior"], "deny");
-        assert_eq!(said["message"], "The person who was asked said no. They said: use mktemp instead");
+        assert_eq!(said["message"], "The user denied this action. They said: use mktemp instead");
     }
 
     #[test]

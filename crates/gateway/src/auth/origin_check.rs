@@ -90,8 +90,8 @@ fn is_visit(from: &OriginCheck<'_>) -> bool {
 }
 
 fn foreign(who: &str) -> HttpProblem {
-    Problem::new(ProblemCode::NotAllowed, format!("{who} may not use this gateway"))
-        .hint("only the gateway's own page may; programs send no `Origin`")
+    Problem::new(ProblemCode::NotAllowed, format!("{who} is not allowed to use this gateway"))
+        .hint("only the gateway's own page may send an `Origin`; programs leave it out")
         .into()
 }
 

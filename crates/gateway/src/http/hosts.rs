@@ -192,14 +192,14 @@ async fn pass_on(
     let rest =
         raw.strip_prefix("/v1/hosts/").and_then(|rest| rest.split_once('/')).map_or("", |(_, rest)| rest);
     if rest == "hosts" || rest.starts_with("hosts/") {
-        return Err(HttpProblem::usage("requests are not passed on over two hosts")
+        return Err(HttpProblem::usage("a request can pass through one host only")
             .hint("add that host here as well: `berth hosts add`"));
     }
     // The rights of a token end on this host: a token made on the other host would outlive it, and could do more.
     let first_of = |path: &str| path.split('/').find(|part| !part.is_empty()).map(str::to_owned);
     let named = [first_of(rest), first_of(&decoded)];
     if let Some(first) = named.iter().flatten().find(|first| ONLY_THERE.contains(&first.as_str())) {
-        let what = format!("{first} of `{}` are made on that host itself", host.name);
+        let what = format!("make {first} of `{}` on that host", host.name);
         let hint = format!("log in there: `ssh {} berth token new`", host.target);
         return Err(Problem::new(ProblemCode::NotAllowed, what).hint(hint).into());
     }

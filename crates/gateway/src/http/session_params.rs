@@ -97,7 +97,7 @@ impl LimitsParams {
         if let Some((name, _)) = all.into_iter().find(|(_, limit)| *limit == Some(0)) {
             return Err(Problem::new(
                 ProblemCode::Usage,
-                format!("`limits.{name}` is 0, with which no process can run"),
+                format!("`limits.{name}` is 0: no process could run"),
             )
             .hint("leave it out for no limit"));
         }

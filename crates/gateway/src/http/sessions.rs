@@ -339,7 +339,7 @@ async fn delete(
 ) -> Result<JsonAnswer<PurgedSession>, HttpProblem> {
     if yes.confirm.as_deref() != Some(target.id.as_str()) {
         let what = format!("session `{}` would be deleted for good", target.handle.escape_debug());
-        let hint = format!("say so with ?confirm={}", target.id);
+        let hint = format!("confirm with ?confirm={}", target.id);
         return Err(Problem::new(ProblemCode::NeedsYes, what).hint(hint).into());
     }
     let deleted = run_blocking(move || {

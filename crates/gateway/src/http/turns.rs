@@ -184,7 +184,7 @@ async fn send(
 ) -> Result<Response, HttpProblem> {
     let key = idempotency_key(&headers)?;
     if new.key.is_some() && key.is_some() && new.key != key {
-        return Err(HttpProblem::usage("the `Idempotency-Key` is not the `key` in the body"));
+        return Err(HttpProblem::usage("the header `Idempotency-Key` and the field `key` differ"));
     }
     new.key = key.or(new.key);
     let end = end_of_wait(new.timeout_ms)?;

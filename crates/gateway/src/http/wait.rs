@@ -115,7 +115,8 @@ async fn waited(
     end: Instant,
 ) -> Result<SessionWaitResult, HttpProblem> {
     let follower = gate.followers.of(&target.ctx, &target.id);
-    let status = status_by(&follower, end, || timed_out(&target.id, "its keeper does not answer")).await?;
+    let status =
+        status_by(&follower, end, || timed_out(&target.id, "has a keeper that does not answer")).await?;
     if status.turns.is_none()
         && matches!(
             wish.r#for,
@@ -162,9 +163,11 @@ async fn wait_until_turn_ends(
     let view = match follower.turn(number, TurnMilestone::Over, &target.caller, end).await? {
         TurnWaited::Reached(view) => *view,
         TurnWaited::Held(problem) => return Err(problem.into()),
-        TurnWaited::TimedOut => return Err(timed_out(&target.id, &format!("turn {number} is not over"))),
+        TurnWaited::TimedOut => {
+            return Err(timed_out(&target.id, &format!("has not finished turn {number}")));
+        }
     };
-    let late = || timed_out(&target.id, "its keeper does not answer");
+    let late = || timed_out(&target.id, "has a keeper that does not answer");
     Ok((status_by(follower, end, late).await?, view))
 }
 
@@ -207,7 +210,7 @@ async fn wait_for_state(
     end: Instant,
 ) -> Result<SessionStatus, HttpProblem> {
     let mut news = follower.news();
-    let late = || timed_out(&target.id, &format!("it is not {}", wanted.state()));
+    let late = || timed_out(&target.id, &format!("is not {}", wanted.state()));
     loop {
         let status = status_by(follower, end, late).await?;
         if wait::is_reached(&status, wanted) {
@@ -226,7 +229,7 @@ async fn until_exit(
     end: Instant,
 ) -> Result<SessionStatus, HttpProblem> {
     let mut news = follower.news();
-    let late = || timed_out(id, "it has not ended");
+    let late = || timed_out(id, "has not ended");
     loop {
         let status = status_by(follower, end, late).await?;
         if status.keeper_pid.is_none() {
@@ -261,7 +264,7 @@ async fn until_output(
     })?;
     let mut matcher = OutputMatcher::new(&target.ctx, &target.id, from, regex);
     let mut news = follower.news();
-    let late = || timed_out(&target.id, "nothing in its output matches");
+    let late = || timed_out(&target.id, "printed no match");
     let mut status = status_by(follower, end, late).await?;
     loop {
         let look = follower.look(move || {
@@ -294,7 +297,7 @@ async fn until_output(
 }
 
 fn timed_out(id: &SessionId, what: &str) -> HttpProblem {
-    Problem::new(ProblemCode::TimedOut, format!("waited for session {id}: {what}"))
+    Problem::new(ProblemCode::TimedOut, format!("timed out: session {id} {what}"))
         .hint(format!("ask again; `berth why {id}` shows what it is doing"))
         .into()
 }

@@ -33,7 +33,7 @@ pub(crate) fn of(route: &Route) -> BTreeMap<u16, String> {
     add(503, ProblemCode::Full, "the gateway is at its limit of requests");
     if route.scope.is_some() {
         add(401, ProblemCode::NotAllowed, "the request has no valid token or login");
-        add(403, ProblemCode::NotAllowed, "the token, login or grant does not go so far");
+        add(403, ProblemCode::NotAllowed, "the scope of the token, login or grant is too low");
         add(429, ProblemCode::Full, "too many wrong tokens came from the address of the caller");
         add(503, ProblemCode::Unreachable, "the store, or the session's keeper, cannot be reached");
     }
@@ -61,7 +61,7 @@ fn about(code: ProblemCode) -> &'static str {
         ProblemCode::Unreachable => "the store, or the session's keeper, cannot be reached",
         ProblemCode::TimedOut => "the time limit was reached",
         ProblemCode::NeedsYes => "the request needs a confirmation",
-        ProblemCode::NotAllowed => "the token, login or grant does not go so far",
+        ProblemCode::NotAllowed => "the scope of the token, login or grant is too low",
         ProblemCode::Full => "a limit is reached at this moment",
         ProblemCode::Unavailable => "the action cannot be recorded, so it was not done",
         ProblemCode::Bug => "a bug in the gateway",

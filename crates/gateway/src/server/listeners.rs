@@ -181,7 +181,8 @@ fn held(home: &StateDir) -> Result<LockFile, Problem> {
         _ => "its identity is not known yet".to_owned(),
     };
     let what = format!("a gateway serves {} already: {who}", home.root().display());
-    let where_ = if places.is_empty() { String::new() } else { format!("use it: {places}; or ") };
+    let where_ =
+        if places.is_empty() { String::new() } else { format!("use the running gateway ({places}), ") };
     Err(Problem::new(ProblemCode::Held, what)
         .hint(format!("{where_}end it first, or serve another state directory with BERTH_HOME")))
 }
@@ -192,7 +193,7 @@ fn local(root: &Path, inherited: Option<OwnedFd>) -> Result<BoundListener, Probl
         None => socket::listen_at(root, SOCKET_NAME).map_err(|error| {
             let path = root.join(SOCKET_NAME);
             Problem::new(ProblemCode::Refused, format!("cannot listen on {}: {error}", path.display()))
-                .hint("is something else in its place?")
+                .hint("the path may be something other than a socket")
         })?,
     };
     Ok(BoundListener {

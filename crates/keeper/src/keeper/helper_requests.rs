@@ -314,7 +314,7 @@ impl Keeper {
         };
         what.push_str(&last_words(&self.identity.files().output(), session.output_from));
         Problem::new(code, what)
-            .hint(format!("`berth helper output {}` prints all it said", self.identity.session()))
+            .hint(format!("`berth helper output {}` prints its output", self.identity.session()))
     }
 }
 

@@ -91,7 +91,7 @@ fn claim(files: &SessionFiles, spec: &SessionSpec, known: &str) -> Result<Conver
         Ok(ConversationClaim::Ours(lock)) => Ok(lock),
         // The last keeper of this session, in its last moment.
         Ok(ConversationClaim::Held(Some(by))) if by == *id => {
-            Err(Problem::new(ProblemCode::Held, format!("conversation {known} is just being left"))
+            Err(Problem::new(ProblemCode::Held, format!("conversation {known} is being closed right now"))
                 .hint("try again"))
         }
         Ok(ConversationClaim::Held(by)) => {

@@ -114,13 +114,16 @@ impl ReadinessCheck {
         let within = format!("within {}", seconds(self.patience_ms));
         match &self.sign {
             ReadinessSign::Line { lines, .. } => {
-                format!("nothing it printed {within} matches `{}`", lines.regex.as_str())
+                format!("no line of the helper's output matched `{}` {within}", lines.regex.as_str())
             }
             ReadinessSign::Socket { place: ProbedSocket::Unix(path), .. } => {
-                format!("nothing of it listened on {} {within}", path.display())
+                format!("no process of the helper listened on {} {within}", path.display())
             }
             ReadinessSign::Socket { place: ProbedSocket::Tcp(port), .. } => {
-                format!("nothing of it listened on port {port} {within}{}", strangers_on(*port, keeper_pid))
+                format!(
+                    "no process of the helper listened on port {port} {within}{}",
+                    strangers_on(*port, keeper_pid)
+                )
             }
         }
     }

@@ -114,7 +114,7 @@ impl Keeper {
     fn restart(&mut self, key: u64) -> Result<Option<KeeperAnswer>, Problem> {
         self.take_deferred();
         if self.has_deferred() || !self.has_said_everything() {
-            let what = "a message to the agent, or a request of another client, is still on its way";
+            let what = "an earlier request is not finished";
             return Err(Problem::new(ProblemCode::Held, what).hint("try again"));
         }
         let answer = KeeperAnswer::Done { status: Box::new(self.status()) };

@@ -306,7 +306,7 @@ pub(super) fn recover_last_run(
         let id = files.id();
         Problem::new(
             ProblemCode::Held,
-            format!("the last run of session {id} is not proven gone: {}", left.join("; ")),
+            format!("cannot prove that the last run of session {id} has ended: {}", left.join("; ")),
         )
         .hint("end the named processes, then try again")
     })?;
@@ -340,7 +340,7 @@ fn lock_run(files: &SessionFiles) -> Result<LockFile, Problem> {
     let lock = files.run_lock().map_err(|error| trouble("open the run's lock", &error))?;
     match lock.acquire(Duration::from_millis(200)) {
         Ok(true) => Ok(lock),
-        Ok(false) => Err(Problem::new(ProblemCode::Held, "something of the last run is still there")
+        Ok(false) => Err(Problem::new(ProblemCode::Held, "a process of the last run is still alive")
             .hint("`berth why` names it; end it, then try again")),
         Err(error) => Err(trouble("take the run's lock", &error)),
     }

@@ -225,7 +225,7 @@ fn place(dir: FileId) -> String {
 fn kept_elsewhere(id: &SessionId, pid: u32) -> Problem {
     let what = format!(
         "session {id} still has a keeper, pid {pid}, which holds neither this lease nor this directory: they were \
-         removed or replaced while it ran, or is this a copy of its directory? Nothing was changed"
+         removed or replaced while it ran, or this directory is a copy; nothing was changed"
     );
     Problem::new(ProblemCode::Refused, what).hint(format!(
         "use the original directory; or end that keeper with `kill {pid}` and try again. What it accepted since then \

@@ -190,7 +190,7 @@ fn copies_of_branches_are_there_with_the_copy_or_nothing_is() {
     let names = place.names();
     assert_eq!(names.len(), 2, "{names:?}");
     let error = place.repair(&beside).unwrap_err();
-    assert!(error.contains("is there already"), "{error}");
+    assert!(error.contains("exists already"), "{error}");
     assert_eq!(place.names(), names);
 }
 

@@ -74,7 +74,7 @@ fn a_prompt_that_may_be_in_an_unreadable_part_is_not_called_missing() {
         is(
             &fate_in(kind, &torn, &GivenPrompt::new("fourth words")),
             "cannot tell",
-            "parts of the record cannot be read",
+            "parts of it cannot be read",
         );
     }
 }

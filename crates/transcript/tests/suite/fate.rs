@@ -193,7 +193,7 @@ fn the_id_of_a_prompt_outdoes_its_words() {
         let text = String::from_utf8(bytes.clone()).unwrap();
         let again = text.replace(id, "another").replace("second words", "third words");
         let third = GivenPrompt { id: Some(id), ..GivenPrompt::new("third words") };
-        is(&fate_in(kind, again.as_bytes(), &third), "cannot tell", "not under its id");
+        is(&fate_in(kind, again.as_bytes(), &third), "cannot tell", "under another id");
         // Equal words later, from another writer: those are not ours.
         let later = text.replace("\"third words\"", "\"second words\"");
         assert_eq!(
@@ -214,7 +214,7 @@ fn the_same_words_from_before_are_not_taken_for_the_prompt() {
         // The files were written on 2026-11-16 before 09:10.
         let later = Some(1_794_819_455_614 + 3_600_000);
         let words = GivenPrompt { given_at_ms: later, ..GivenPrompt::new("third words") };
-        is(&fate_in(kind, &bytes, &words), "cannot tell", "from before it was given");
+        is(&fate_in(kind, &bytes, &words), "cannot tell", "from before the prompt was sent");
         let with_id = GivenPrompt { id: Some("ours"), ..words };
         is(&fate_in(kind, &bytes, &with_id), "unfinished", "does not have the prompt");
         let then = GivenPrompt { given_at_ms: Some(1_794_819_000_000), ..GivenPrompt::new("third words") };

@@ -268,7 +268,7 @@ fn force_replaces_the_copy_and_no_file_that_the_user_did_not_name() {
     let rest = place.home.0.join("copy.jsonl.rest");
     fs::write(&rest, "mine").unwrap();
     let error = place.repair(&force).unwrap_err();
-    assert!(error.contains("copy.jsonl.rest is there already"), "{error}");
+    assert!(error.contains("copy.jsonl.rest exists already"), "{error}");
     assert!(fs::read(&rest).unwrap() == b"mine" && place.names() == ["copy.jsonl.rest", "talk.jsonl"]);
     fs::remove_file(&rest).unwrap();
     // The file is a copy of a branch.
@@ -276,7 +276,7 @@ fn force_replaces_the_copy_and_no_file_that_the_user_did_not_name() {
     fs::write(&made.beside[0], "mine").unwrap();
     fs::remove_file(&rest).unwrap();
     let error = place.repair(&force).unwrap_err();
-    assert!(error.contains("is there already"), "{error}");
+    assert!(error.contains("exists already"), "{error}");
     assert!(fs::read(&made.beside[0]).unwrap() == b"mine" && !rest.exists());
     // A file with the name of a temporary one, and a link instead of one.
     for word in ["aside", "making", "next"] {
@@ -372,7 +372,7 @@ fn neither_the_original_nor_an_existing_file_is_overwritten() {
     assert!(error.contains("is the original"), "{error}");
     fs::write(&place.copy, "mine").unwrap();
     let error = place.repair(&RepairOptions::default()).unwrap_err();
-    assert!(error.contains("is there already"), "{error}");
+    assert!(error.contains("exists already"), "{error}");
     assert_eq!(fs::read(&place.copy).unwrap(), b"mine");
     place.repair(&force).unwrap();
     assert_eq!(fs::read(&place.copy).unwrap(), bytes);

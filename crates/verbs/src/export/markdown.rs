@@ -86,7 +86,7 @@ fn recorded(said: &ConversationText, target: &mut ExportWriter<'_>) -> Result<()
         target(b"\n")?;
     }
     if said.cut {
-        target(b"\n_There is more in the record than is here._\n")?;
+        target(b"\n_The transcript has more than this export._\n")?;
     }
     Ok(())
 }
@@ -177,7 +177,7 @@ fn ending(turn: &TurnView) -> Option<String> {
             let by = turn.cancelled_by.as_ref().map(|by| format!(" by {}", line(&by.place)));
             Some(format!("Cancelled{}{why}", by.unwrap_or_default()))
         }
-        TurnState::Interrupted => Some(format!("Interrupted{why}. What it did until then is done.")),
+        TurnState::Interrupted => Some(format!("Interrupted{why}. Its changes up to that point remain.")),
         TurnState::Unknown => Some(format!(
             "Unknown{why}. It was given to the agent, and its end is unknown; it was not repeated."
         )),
@@ -200,7 +200,7 @@ fn details(call: &TranscriptToolUse) -> String {
     let summary = html(&format::first_words(&summary, SUMMARY_CHARS)) + failed;
     let output = match &call.output {
         Some(output) => fenced(output),
-        None => "_No result was told._\n".to_owned(),
+        None => "_The result is unknown._\n".to_owned(),
     };
     let input = if call.given.is_empty() { String::new() } else { fenced(&call.given) + "\n" };
     format!("\n<details><summary>{summary}</summary>\n\n{input}{output}\n</details>\n")

@@ -78,7 +78,8 @@ pub fn adopt(
             .hint("say something there first, or `berth run --agent NAME`"));
     }
     if let Some(session) = conversation.session.as_ref().filter(|_| order.name.is_some()) {
-        let what = format!("conversation {} is session `{}` already", conversation.id, session.handle());
+        let what =
+            format!("conversation {} already belongs to session `{}`", conversation.id, session.handle());
         return Err(Problem::new(ProblemCode::Refused, what).hint(format!(
             "leave --name out, or give it another one with `berth rename {} NAME`",
             session.handle()

@@ -84,7 +84,7 @@ fn bad(error: &str) -> Problem {
         ProblemCode::Usage,
         format!("bad pattern:{}{what}", if what.starts_with('\n') { "" } else { " " }),
     )
-    .hint("`-F` looks for the characters as they are")
+    .hint("`-F` searches for plain text")
 }
 
 fn has_line_end(pattern: &Hir) -> bool {

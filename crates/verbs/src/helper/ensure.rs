@@ -132,9 +132,9 @@ fn join_or_start(ctx: &VerbContext, wish: &HelperPlan) -> Result<SessionStatus, 
     Err(last.unwrap_or_else(|| {
         Problem::new(
             ProblemCode::Held,
-            format!("helper `{}` had ended at each attempt to own it", wish.terms.name),
+            format!("helper `{}` ended before it could be owned, several times", wish.terms.name),
         )
-        .hint("a client stops it again and again; `berth helper log` names the client")
+        .hint("a client keeps stopping it; `berth helper log` names the client")
     }))
 }
 
@@ -231,7 +231,10 @@ fn not_ready(wish: &HelperPlan) -> Problem {
         ProblemCode::TimedOut,
         format!("helper `{name}` is not ready after {within:?}; it goes on starting"),
     )
-    .hint(format!("ask again to wait on; the session owns it until `berth helper release {}`", wish.id))
+    .hint(format!(
+        "repeat the command to wait longer; `berth helper release {}` gives the helper up",
+        wish.id
+    ))
 }
 
 fn is_ours(status: &SessionStatus, wish: &HelperPlan) -> bool {
@@ -305,5 +308,5 @@ fn went_away(wish: &HelperPlan, why: &str) -> Problem {
 }
 
 fn unexpected_answer(answer: &KeeperAnswer) -> Problem {
-    Problem::new(ProblemCode::Bug, format!("the keeper gave an odd answer: {answer:?}"))
+    Problem::new(ProblemCode::Bug, format!("the keeper sent an unexpected answer: {answer:?}"))
 }

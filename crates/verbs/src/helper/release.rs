@@ -26,7 +26,7 @@ fn leave(ctx: &VerbContext, id: &SessionId, owner: &SessionId) -> Result<Session
     match ask_to_leave(ctx, id, owner)? {
         Some(KeeperAnswer::Done { status }) => Ok(*status),
         Some(other) => {
-            Err(Problem::new(ProblemCode::Bug, format!("the keeper gave an odd answer: {other:?}")))
+            Err(Problem::new(ProblemCode::Bug, format!("the keeper sent an unexpected answer: {other:?}")))
         }
         // The helper does not run. Processes that its last keeper left behind are ended on this occasion.
         None => {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Tools whose question has more answers than yes and no: they are answered at the terminal.
 const ASKS_MORE: [&str; 2] = ["AskUserQuestion", "ExitPlanMode"];
 /// The reason that the agent gets with a no, if there is no other.
-const DENIED: &str = "The person who was asked said no.";
+const DENIED: &str = "The user denied this action.";
 
 /// Fields that all events have, and fields that some have. Unknown fields are skipped.
 #[derive(Deserialize)]

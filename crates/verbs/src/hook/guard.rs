@@ -137,8 +137,8 @@ pub fn conflict_message(
             ],
         ),
         ConflictingWriter::Newer(writer) => (
-            format!("this conversation was written elsewhere since it was opened here: {}", writer.line()),
-            vec![format!("read it again, in here: /resume {id}")],
+            format!("another program wrote this conversation after this one opened it: {}", writer.line()),
+            vec![format!("reload it: /resume {id}")],
         ),
     };
     let sent = match (is_prompt, mode) {

@@ -45,9 +45,9 @@ pub(super) fn purge(home: &StateDir, id: &SessionId, seen: u64) -> Result<u64, P
     }
     match files.probe_run_lock() {
         Ok(None | Some(LockState::Free)) => {}
-        Ok(Some(LockState::Held)) => return Err(runs(id, "something of its last run is still there")),
+        Ok(Some(LockState::Held)) => return Err(runs(id, "a process of its last run is still alive")),
         Err(error) => {
-            let why = format!("cannot tell whether something of its last run is still there: {error}");
+            let why = format!("cannot tell whether a process of its last run is still alive: {error}");
             return Err(Problem::new(ProblemCode::Refused, format!("session {id} is not purged: {why}"))
                 .hint(format!("nothing of it was deleted; look at {}", files.display())));
         }

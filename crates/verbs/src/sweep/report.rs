@@ -100,8 +100,8 @@ impl SweepReport {
     pub fn trouble(&self) -> Option<Problem> {
         if let Some(first) = self.failed.first() {
             return Some(
-                Problem::new(ProblemCode::Refused, format!("nothing was cleared up: {first}"))
-                    .hint("fix the cause, then sweep again; in doubt nothing is cleared up"),
+                Problem::new(ProblemCode::Refused, format!("nothing was cleaned up: {first}"))
+                    .hint("fix the cause and run `berth sweep` again"),
             );
         }
         let all = self.left_over.iter().chain(&self.no_process).chain(&self.archived);

@@ -76,8 +76,8 @@ impl VersionReply {
     pub(super) fn in_a_word(&self, args: &str) -> String {
         match self {
             Self::Version(version) => version.clone(),
-            Self::Silent(_) => format!("does not answer {args}"),
-            Self::Failed(_) => format!("fails at {args}"),
+            Self::Silent(_) => format!("printed no version for {args}"),
+            Self::Failed(_) => format!("failed with {args}"),
         }
     }
 }

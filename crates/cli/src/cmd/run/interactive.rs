@@ -28,11 +28,10 @@ pub(super) fn choose_agent(args: &mut RunArgs) -> Result<(), Problem> {
     let table = AgentTable::load()?;
     let names: Vec<&str> = table.iter().map(|agent| agent.name.as_str()).collect();
     let nothing = || {
-        Problem::new(ProblemCode::Usage, "there is nothing to run: neither an agent nor a command was named")
-            .hint(format!(
-                "`berth run --agent NAME` starts one of {}; `berth run -- CMD` any command",
-                names.join(", ")
-            ))
+        Problem::new(ProblemCode::Usage, "no agent and no command is given").hint(format!(
+            "`berth run --agent NAME` starts one of {}; `berth run -- CMD` any command",
+            names.join(", ")
+        ))
     };
     if !is_interactive(args) {
         return Err(nothing());

@@ -100,7 +100,7 @@ fn a_permission_whose_keeper_is_replaced_is_left_to_the_terminal() {
         asks.as_array().is_some_and(|asks| asks.len() == 1) && asks[0]["options"] == json!([])
     });
     let refused = world.berth(&["answer", "s", "allow", "--yes"]);
-    assert!(refused.code == 1 && refused.err.contains("no hook of Claude Code waits"), "{refused:?}");
+    assert!(refused.code == 1 && refused.err.contains("no Claude Code hook is waiting"), "{refused:?}");
     world.press("1");
     world.wait_turn(1, "done");
     assert!(world.agents.work().join("made.txt").exists());

@@ -111,7 +111,7 @@ fn a_stopped_session_is_resumed_with_the_other_interface_and_an_empty_one_is_ref
     let world = RealActivityFixture::new();
     world.ok(&["run", "--detach", "--agent", "claude", "--name", "s"]);
     let refused = world.berth(&["resume", "s", "--tui", "--detach"]);
-    assert!(refused.code == 1 && refused.err.contains("nothing was said in session `s` yet"), "{refused:?}");
+    assert!(refused.code == 1 && refused.err.contains("session `s` has no conversation yet"), "{refused:?}");
     assert_eq!(world.ok(&["send", "s", "--wait", "first"]), "ECHO: first");
     world.ok(&["stop", "s"]);
     world.ok(&["resume", "s", "--tui", "--detach"]);

@@ -107,7 +107,7 @@ fn b4_a_child_that_inherited_everything_does_not_hold_the_lease_of_a_dead_keeper
     let facts = why["evidence"].to_string();
     assert_eq!(why["state"], "lost");
     assert!(
-        facts.contains("free: there is no keeper") && facts.contains("held: something of the run is there"),
+        facts.contains("free: there is no keeper") && facts.contains("held: a process of the run is alive"),
         "{facts}"
     );
     assert!(matches!(children[0].check(), ProcessLiveness::Alive(_)));

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{idle, idle_with, lab, lab_with, release, state, text, turn, turn_state, wait_state, wait_turn};
 
 /// The reason of an end that is not in the agent's transcript.
-const TOLD_BY_HOOK: &str = "told by a hook, not in the agent's transcript";
+const TOLD_BY_HOOK: &str = "reported only by a hook; the agent's transcript does not show it";
 
 fn last_told(lab: &berth_harness::TestEnvironment) -> String {
     text(&lab.show("s")["turns"]["last_report"], "how")

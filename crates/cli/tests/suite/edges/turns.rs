@@ -72,7 +72,10 @@ fn a_question_on_the_screen_needs_the_user_and_is_answered_there() {
     assert_eq!(status["turns"]["asks"][0]["detail"], "touch x", "{status}");
     let refused = lab.berth(["answer", "s", "allow", "--yes"]);
     assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.err.contains("on its screen") && refused.err.contains("berth attach s"), "{refused:?}");
+    assert!(
+        refused.err.contains("only its terminal can answer") && refused.err.contains("berth attach s"),
+        "{refused:?}"
+    );
     lab.ok(["input", "s", "1"]);
     wait_turn(&lab, 1, "done");
     assert_eq!(state(&lab), "idle");

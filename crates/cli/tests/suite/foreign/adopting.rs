@@ -42,7 +42,7 @@ fn b14_a_taken_conversation_is_free_before_it_is_written_here() {
     assert!(again.code == 0 && again.err.contains("goes on in session login"), "{again:?}");
     assert_eq!(world.sessions().len(), 1);
     let renamed = world.berth(&["adopt", "aaaa", "--detach", "--name", "other"]);
-    assert!(renamed.code == 1 && renamed.err.contains("is session `login` already"), "{renamed:?}");
+    assert!(renamed.code == 1 && renamed.err.contains("already belongs to session `login`"), "{renamed:?}");
 }
 
 #[test]

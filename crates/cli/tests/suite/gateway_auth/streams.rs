@@ -74,7 +74,7 @@ fn an_answer_that_is_waited_for_ends_when_its_token_is_revoked_in_the_middle() {
     lab.ok(["token", "revoke", "bot"]);
     let mut rest = String::new();
     reader.read_to_string(&mut rest).expect("an end");
-    assert!(rest.contains("HTTP/1.1 401 ") && rest.contains("while you waited"), "{rest}");
+    assert!(rest.contains("HTTP/1.1 401 ") && rest.contains("during the request"), "{rest}");
     assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
     assert_eq!(lab.show("one")["state"], "running");
     lab.ok(["stop", "one", "--grace", "0s"]);

@@ -97,8 +97,8 @@ fn a_request_that_cannot_be_run_is_refused_by_name_and_leaves_nothing() {
     let file = api.lab.dir().join("file");
     std::fs::write(&file, "").expect("a file");
     for (body, status, code, says) in [
-        (json!({}), 400, "usage", "nothing to run"),
-        (json!({"command": []}), 400, "usage", "nothing to run"),
+        (json!({}), 400, "usage", "no agent and no command is given"),
+        (json!({"command": []}), 400, "usage", "no agent and no command is given"),
         (json!({"agent": "nobody"}), 404, "not-found", "nobody"),
         (json!({"command": ["true"], "cwd": "relative"}), 400, "usage", "relative"),
         (json!({"command": ["true"], "cwd": "/not/there"}), 409, "refused", "/not/there"),

@@ -33,7 +33,7 @@ fn an_agent_sees_to_its_children_and_their_children() {
     }
     // With an import the agent could make any conversation its child's, and end the process that has it open.
     let said = inside(&lab, "outer", "berth resume grandchild -d --take").refused("outer");
-    assert!(said.contains("end another writer of a conversation: that takes the grant `control`"), "{said}");
+    assert!(said.contains("end another writer of a conversation: this needs the grant `control`"), "{said}");
     assert_eq!(lab.show("child")["state"], "archived");
     assert_eq!(lab.show("twin")["parent"], outer.as_str());
     // A child has no rights over its siblings, and its parent is a stranger to it.

@@ -71,7 +71,7 @@ fn a_second_writer_has_to_read_again_the_answer_that_the_first_was_at_when_it_op
         second.start("resume").warning();
         leaves(first);
         let reason = second.prompt().reason();
-        assert!(reason.contains("was written elsewhere since it was opened here"), "{reason}");
+        assert!(reason.contains("another program wrote this conversation"), "{reason}");
         second.start("resume").is_quiet();
         second.prompt().is_quiet();
     }
@@ -89,7 +89,7 @@ fn a_second_writer_has_to_read_the_messages_of_the_first_one_first() {
     drop(first);
     // This process would attach its next turn to one that is no longer the last.
     let reason = second.prompt().reason();
-    assert!(reason.contains("was written elsewhere since it was opened here"), "{reason}");
+    assert!(reason.contains("another program wrote this conversation"), "{reason}");
     assert!(reason.contains(&format!("/resume {ID}")), "{reason}");
     second.start("resume").is_quiet();
     second.prompt().is_quiet();
@@ -251,12 +251,15 @@ fn a_turn_that_the_guard_held_up_has_failed_and_says_why() {
     // The next turn would be held up as well.
     wait_until("a hold", || lab.show("s")["state"] == "needs-you");
     let held = lab.show("s")["turns"]["held"].to_string();
-    assert!(held.contains("was written elsewhere") && held.contains("still in its input box"), "{held}");
+    assert!(
+        held.contains("another program wrote this conversation") && held.contains("still in its input box"),
+        "{held}"
+    );
     assert_eq!(lab.json(["turn", "s.2", "--json"])["state"], "queued");
     let turn = turn();
     assert_eq!(turn["state"], "failed", "{turn}");
     let why = turn.to_string();
-    assert!(why.contains("was written elsewhere since it was opened here"), "{why}");
+    assert!(why.contains("another program wrote this conversation"), "{why}");
 }
 
 /// Has the agent's own list say that a process has this conversation open.

@@ -92,7 +92,7 @@ fn tokens_and_login_links_are_made_only_on_the_host_itself() {
     for (method, path, body) in asked {
         let told = gateway.ask(method, &format!("/v1/hosts/box/{path}"), &[], Some(&body));
         let told = told.problem(403, "not-allowed");
-        assert!(told["title"].as_str().is_some_and(|it| it.contains("on that host itself")), "{told}");
+        assert!(told["title"].as_str().is_some_and(|it| it.contains("on that host")), "{told}");
     }
     assert_eq!(hosts.there.json(["token", "ls", "--json"]).as_array().map(Vec::len), Some(0));
 }

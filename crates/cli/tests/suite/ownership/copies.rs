@@ -64,7 +64,7 @@ fn nothing_ends_by_a_copy(lab: &TestEnvironment, id: &str) {
         assert!(original.iter().all(is_alive), "{args:?} on a copy: {said:?}");
         if ["stop", "resume", "sweep"].contains(&args[0]) {
             assert_ne!(said.code, 0, "{args:?}: it did not happen: {said:?}");
-            assert!(format!("{said:?}").contains("is this a copy"), "{args:?}: {said:?}");
+            assert!(format!("{said:?}").contains("this directory is a copy"), "{args:?}: {said:?}");
         }
     }
     assert_eq!(lab.log(id), log, "nothing happened to the original");

@@ -57,7 +57,7 @@ fn f13_when_a_source_of_knowledge_fails_nothing_is_cleared_up_and_the_exit_says_
     assert!(refused.err.contains("/proc"), "{refused:?}");
     let said = done(changed(&lab, "mount -t tmpfs none /proc", &["sweep", "--dry-run", "--json"]));
     assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("nothing was cleared up") && said.err.contains("/proc"), "{said:?}");
+    assert!(said.err.contains("nothing was cleaned up") && said.err.contains("/proc"), "{said:?}");
     let swept: Value = serde_json::from_str(&said.out).expect("a report");
     assert_eq!(swept["failed"].as_array().map(Vec::len), Some(1), "{swept}");
     for cleared in swept["left_over"].as_array().into_iter().chain(swept["no_process"].as_array()).flatten() {
@@ -122,7 +122,7 @@ fn f13_sessions_that_cannot_be_listed_keep_everything() {
         mode(0o700);
         assert_eq!(said.code, 1, "{dir}: {said:?}");
         assert!(
-            said.err.contains("nothing was cleared up: cannot list") && said.err.contains(dir),
+            said.err.contains("nothing was cleaned up: cannot list") && said.err.contains(dir),
             "{said:?}"
         );
         assert!(file.exists(), "{dir}");

@@ -84,7 +84,10 @@ fn a_run_of_nothing_lists_the_agents_to_choose_from_at_a_terminal_and_names_them
     let lab = TestEnvironment::with_agent(env!("CARGO_BIN_EXE_berth"));
     let said = lab.berth(["run"]);
     assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("nothing to run") && said.err.contains("claude, codex"), "{said:?}");
+    assert!(
+        said.err.contains("no agent and no command is given") && said.err.contains("claude, codex"),
+        "{said:?}"
+    );
     let mut none = lab.terminal(["run"]);
     none.wait_for("Which one?");
     none.type_keys("\r");

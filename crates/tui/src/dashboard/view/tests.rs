@@ -185,7 +185,7 @@ fn an_empty_dashboard_shows_how_to_begin() {
 fn a_damaged_session_is_shown_with_what_to_do() {
     let mut model = model(vec![]);
     let problem =
-        Problem::new(ProblemCode::Refused, "the journal is in trouble: checksum").hint("docs/recovery.md");
+        Problem::new(ProblemCode::Refused, "cannot use the journal: checksum").hint("docs/recovery.md");
     model.found([(id('a'), SessionLookup::Known(Box::new(RowStatus::Damaged(problem))))]);
     assert_snapshot!("80x24-damaged", picture(&mut model, 80, 24));
 }
