@@ -52,7 +52,7 @@ export default async function (t) {
   next(2, []);
   await asked.waitFor({ state: "detached" });
   await box.press("Enter");
-  await page.locator(".toast", { hasText: "The question is gone" }).waitFor();
+  await page.locator(".toast", { hasText: "The question is no longer open" }).waitFor();
   t.check((await box.inputValue()) === "use mktemp instead", "the reason is gone");
   t.check(prompts.length === 0 && answers.length === 0, `sent: ${JSON.stringify([prompts, answers])}`);
   await box.press("Enter");

@@ -280,8 +280,8 @@ impl McpServer {
     }
 
     #[tool(
-        description = "Wait for a turn to be over, or for a session to be idle, to need an answer, or to end. When \
-                       the time is up, what is known then comes back, with reached false; call again to wait on.",
+        description = "Wait for a turn to be over, or for a session to be idle, to need an answer, or to end. After \
+                       the timeout it returns the current state with `reached: false`; call it again to wait longer.",
         output_schema = schema_for_output::<WaitToolResult>(),
         // Not read-only: a wait for a turn of a lost session brings the session back and starts its agent.
         annotations(read_only_hint = false, destructive_hint = false, open_world_hint = false)

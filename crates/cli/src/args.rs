@@ -84,8 +84,8 @@ use session_flag::{SESSION_FLAG_ID, conflicting_argument, with_session};
     disable_help_subcommand = true,
     mut_subcommands = with_session,
     after_help = "\
-S is a session: its name, its id, the first characters (three or more) of its id, or @ for the current one;
-one of another host is HOST:S, as `berth ls --hosts` shows it.
+S names a session: its name, its id, three or more first characters of the id, or @ (current).
+On another host: HOST:S, as `berth ls --hosts` shows it.
 Where S is left out: --session S, else $BERTH_SESSION, else the current session of this terminal (`berth use`).
 Sessions live in $BERTH_HOME, else $XDG_STATE_HOME/berth, else ~/.local/state/berth.
 The config file is $BERTH_CONFIG, else $XDG_CONFIG_HOME/berth/config.toml, else ~/.config/berth/config.toml.

@@ -24,7 +24,7 @@ const EVERYDAY: &[(&str, &str)] = &[
     ("show", "Show the details of a session"),
     ("stop", "Stop sessions; their records stay"),
     ("resume", "Start a stopped session again, with the same conversation"),
-    ("archive", "Put stopped sessions away; nothing of them is deleted"),
+    ("archive", "Hide sessions from the list; nothing is deleted"),
     ("serve", "Serve a web page for browsers and phones, and an HTTP API"),
     ("doctor", "Check this host and berth's state, and say how to fix what is wrong"),
 ];
@@ -34,15 +34,15 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Start and talk to agents", &["run", "send", "wait", "answer", "fork"]),
     ("Turns of an agent", &["turns", "turn", "result", "cancel", "queue"]),
     ("Use terminals", &["attach", "input", "screen", "output"]),
-    ("Look", &["ls", "show", "why", "ps", "log", "grep", "export"]),
+    ("Inspect sessions", &["ls", "show", "why", "ps", "log", "grep", "export"]),
     (
-        "End, keep and bring back",
+        "Stop, resume and archive",
         &["stop", "resume", "archive", "restore", "history", "purge", "policy", "sweep"],
     ),
-    ("Name and sort", &["use", "rename", "tag", "note"]),
+    ("Name and label", &["use", "rename", "tag", "note"]),
     ("Conversations from outside berth", &["adopt", "import", "transcript"]),
     ("Share processes between sessions", &["helper"]),
-    ("Open to others", &["serve", "token", "link", "audit", "hosts", "acp", "mcp"]),
+    ("Connect other programs and hosts", &["serve", "token", "link", "audit", "hosts", "acp", "mcp"]),
     ("Set up", &["agents", "config", "notify", "doctor", "setup", "demo", "help"]),
     ("For programs and packagers", &["openapi", "proxy", "completions", "man"]),
 ];

@@ -13,10 +13,7 @@ const GUESSES: &[(&[&str], &str)] = &[
         "`berth archive S` puts a session away; `berth purge S` deletes it for good",
     ),
     (&["status", "sessions"], "`berth ls` lists the sessions, `berth show S` shows one"),
-    (
-        &["tail", "logs", "follow"],
-        "`berth output S --follow` shows what it prints, `berth log S` what happened",
-    ),
+    (&["tail", "logs", "follow"], "`berth output S --follow` shows what it prints, `berth log S` its events"),
     (
         &["new", "start", "create", "spawn"],
         "`berth run -- COMMAND` starts a session, `berth resume S` an old one",
@@ -28,14 +25,11 @@ const GUESSES: &[(&[&str], &str)] = &[
     (&["open", "join", "connect", "switch"], "`berth attach S` joins a session"),
     (&["detach", "leave"], "Ctrl-\\ leaves a session that you are attached to; it goes on"),
     (&["search", "find"], "`berth grep PATTERN` finds text in all sessions"),
-    (
-        &["restart", "continue"],
-        "`berth resume S` starts the next run; one that runs is ended with `berth stop S`",
-    ),
+    (&["restart", "continue"], "`berth resume S` starts the next run; end a running one with `berth stop S`"),
     (&["prompt", "ask", "tell", "say"], "`berth send S TEXT --wait` sends a prompt and prints the answer"),
     (
         &["prune", "gc", "clean"],
-        "`berth sweep` clears up, `berth purge --archived` deletes what was put away",
+        "`berth sweep` clears up, `berth purge --archived` deletes archived sessions",
     ),
 ];
 

@@ -62,7 +62,7 @@ pub fn openapi_document() -> Value {
                     "type": "http",
                     "scheme": "bearer",
                     "description": "A token (`berth token new` makes one), or the secret that `POST /login` gave to a \
-                        browser. A WebSocket of a page shows that one as the sub-protocol `berth.login.SECRET`.",
+                        browser. A page sends its login secret over a WebSocket as the sub-protocol `berth.login.SECRET`.",
                 },
             },
         },

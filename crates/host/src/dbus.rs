@@ -63,7 +63,7 @@ impl DbusConnection {
                 Some("OK") => return Ok(Self { stream, last_serial: 0 }),
                 _ => {
                     return Err(io::Error::other(format!(
-                        "D-Bus rejected the connection: {:?}",
+                        "the bus rejected the connection: {:?}",
                         line.trim()
                     )));
                 }
@@ -80,7 +80,7 @@ impl DbusConnection {
             match message.kind {
                 METHOD_RETURN if message.answers == Some(self.last_serial) => return Ok(message),
                 ERROR if message.answers == Some(self.last_serial) => {
-                    let text = message.arguments().text().unwrap_or("D-Bus gave no reason").to_owned();
+                    let text = message.arguments().text().unwrap_or("the bus gave no reason").to_owned();
                     return Err(DbusCallError::Refused(text));
                 }
                 _ => {}
@@ -104,12 +104,12 @@ impl DbusConnection {
         let number = |at: usize| DbusReader { bytes: &start, at }.number().unwrap_or_default() as usize;
         let (body, fields) = (number(4), number(12));
         if start[0] != b'l' || start[3] != 1 || body.max(fields) > MESSAGE_LIMIT {
-            return Err(io::Error::other("D-Bus sent an unreadable message"));
+            return Err(io::Error::other("the bus sent an unreadable message"));
         }
         let mut rest = vec![0; fields.next_multiple_of(8) + body];
         self.stream.read_exact(&mut rest)?;
         DbusMessage::decode(start[1], rest, fields)
-            .ok_or_else(|| io::Error::other("D-Bus sent a broken message"))
+            .ok_or_else(|| io::Error::other("the bus sent a broken message"))
     }
 }
 

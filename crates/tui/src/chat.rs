@@ -54,7 +54,7 @@ fn chat_on_terminal(
     let mut story = log::ChatLog::new(id.as_str(), status.handle());
     let mut editor = message_editor::MessageEditor::default();
     story.note(&greeting(status));
-    story.note("[Enter sends, Alt-Enter makes a line, Ctrl-C cancels, Ctrl-D leaves it running]");
+    story.note("[Enter sends, Alt-Enter: new line, Ctrl-C cancels, Ctrl-D leaves it running]");
     let last = known.iter().rposition(|view| view.position.is_none());
     for (at, view) in known.iter().enumerate() {
         editor.remember(&view.prompt);

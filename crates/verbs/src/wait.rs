@@ -72,7 +72,7 @@ pub fn current_or_latest_turn(status: &SessionStatus, handle: &str) -> Result<u6
 
 /// The error for a run that ended without a match.
 pub fn output_missing_problem(id: &SessionId) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("session {id} ended and nothing in its output matches"))
+    Problem::new(ProblemCode::Refused, format!("session {id} ended and printed no match"))
         .hint(format!("`berth output {id}` prints its output"))
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct AdoptArgs {
     /// Do not attach; print the session's id once its agent takes turns
     #[arg(short, long)]
     pub(crate) detach: bool,
-    /// Print what `show --json` prints instead of the id
+    /// Print JSON, as `show --json` does, and not only the id
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -90,7 +90,7 @@ pub(crate) struct HelperEnsureArgs {
     /// Directory to run the helper in; with --scope dir, also its scope [default: here]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// Print what `helper show --json` prints
+    /// Print JSON, as `helper show --json` does
     #[arg(long)]
     pub(crate) json: bool,
     /// The command and its arguments
@@ -114,7 +114,7 @@ pub(crate) struct HelperReleaseArgs {
     /// The session that owns the helper
     #[arg(long, value_name = "S", env = "BERTH_SESSION")]
     pub(crate) owner: Option<String>,
-    /// Print what `helper show --json` prints
+    /// Print JSON, as `helper show --json` does
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -163,7 +163,7 @@ pub(crate) struct HelperStopArgs {
     /// How long to wait before killing
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     pub(crate) grace: Duration,
-    /// Print what `helper show --json` prints, as an array
+    /// Print an array of objects, as `helper show --json` prints them
     #[arg(long)]
     pub(crate) json: bool,
 }

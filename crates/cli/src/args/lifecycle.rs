@@ -224,14 +224,14 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "TIME", value_parser = term)]
     pub(crate) archive_after: Option<TimeoutChange>,
     /// Reaction of the queue to a turn whose outcome is unknown
-    #[arg(long, value_name = "WHAT", value_enum)]
+    #[arg(long, value_name = "ACTION", value_enum)]
     pub(crate) on_unknown: Option<OnUnknownArg>,
     /// Reaction of the queue to a turn that failed because of the model: usage limit, overload or login
-    #[arg(long, value_name = "WHAT", value_enum)]
+    #[arg(long, value_name = "ACTION", value_enum)]
     pub(crate) on_failed: Option<OnFailedArg>,
     /// Notifications while no client watches: needs-you, finished, failed (separated by commas), none, or
     /// `config` for the setting of the config file
-    #[arg(long, value_name = "WHAT", value_parser = occasions_or_config)]
+    #[arg(long, value_name = "OCCASIONS", value_parser = occasions_or_config)]
     pub(crate) notify: Option<berth_core::NotificationPolicy>,
     /// Print an object
     #[arg(long)]

@@ -60,13 +60,13 @@ pub(crate) struct RunArgs {
     pub(crate) sorting: SessionLabelArgs,
     /// Notifications while no client watches, instead of those of the config file: needs-you, finished, failed
     /// (separated by commas), or none
-    #[arg(long, value_name = "WHAT", value_parser = occasions)]
+    #[arg(long, value_name = "OCCASIONS", value_parser = occasions)]
     pub(crate) notify: Option<berth_core::NotificationPolicy>,
     /// Rights of the session's processes over other sessions, in addition to those of every agent: send, control,
     /// admin (docs/grants.md)
-    #[arg(long, value_name = "HOW-FAR", value_parser = grant())]
+    #[arg(long, value_name = "GRANT", value_parser = grant())]
     pub(crate) grant: Option<berth_api::record::Grant>,
-    /// Print what `show --json` prints instead of the id or the output
+    /// Print JSON, as `show --json` does, and not the id or the output
     #[arg(long)]
     pub(crate) json: bool,
     /// The command and its arguments; with --agent, more arguments for the agent
@@ -138,7 +138,7 @@ pub(crate) struct ResumeArgs {
     pub(crate) detach: bool,
     #[command(flatten)]
     pub(crate) leave: LeaveKeyArgs,
-    /// Print what `show --json` prints instead of the id or the output
+    /// Print JSON, as `show --json` does, and not the id or the output
     #[arg(long)]
     pub(crate) json: bool,
 }

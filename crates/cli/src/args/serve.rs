@@ -10,7 +10,7 @@ use clap::ValueEnum;
 /// The gateway listens on a socket in the state directory, and on TCP only at the addresses of --listen. It holds no
 /// session state: end it or kill it at any time, and nothing is lost. It prints one line for each address, and at a
 /// terminal a link that logs a browser in; `berth link` prints one anywhere. There is one gateway for each state
-/// directory: a second one names the first, and ends with 4. SIGTERM ends the gateway, SIGHUP makes it read the
+/// directory: a second one prints the address of the first and exits with 4. SIGTERM ends the gateway, SIGHUP makes it read the
 /// certificate again. The config file has a key for each option: `berth config --explain serve`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -20,7 +20,7 @@ Examples:
   berth serve --listen :7070 --log-format text
   berth serve --listen 0.0.0.0:7443 --tls-cert cert.pem --tls-key key.pem")]
 pub(crate) struct ServeArgs {
-    /// Also listen on this address: `127.0.0.1:7070`; `:7070` and `localhost:7070` are loopback; port 0 is any port
+    /// Also listen on this address: `127.0.0.1:7070`; `:7070` and `localhost:7070` are loopback; port 0 picks a free port
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Vec<TcpAddress>,
     /// The certificate for network addresses (PEM)

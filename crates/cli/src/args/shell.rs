@@ -102,10 +102,9 @@ pub(crate) struct SetupModeArgs {
     pub(crate) remove: bool,
 }
 
-/// Let every Claude Code on this account tell berth which conversation it has open, so that a second writer of a
-/// conversation is warned before its first prompt goes out.
+/// Install hooks in Claude Code that report the open conversation to berth.
 ///
-/// Sessions that berth starts need no setup: they bring their hooks along. The setup is a plugin in the directory
+/// With them, a second writer of a conversation is warned before its first prompt goes out. Sessions that berth starts need no setup: they bring their hooks along. The setup is a plugin in the directory
 /// skills/berth of Claude Code; your settings stay as they are. docs/hooks.md says more.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\

@@ -47,8 +47,8 @@ pub(crate) struct TokenNewArgs {
     /// Lifetime of the token, as in 12h or 30d, or `never`
     #[arg(long, value_name = "TIME", value_parser = super::lifecycle::term, default_value = "90d")]
     pub(crate) expires: TimeoutChange,
-    /// Only for this session; may be given more than once [default: all]. This does not confine `control` and `admin`,
-    /// which start commands as your account: those need --yes
+    /// Only for this session; may be given more than once [default: all]. A list does not limit `control`
+    /// and `admin`, which can start any command; with these scopes --session needs --yes
     #[arg(long = "session", value_name = "S")]
     pub(crate) only: Vec<String>,
     /// Make a token of the scope `control` or `admin` although --session does not confine it
@@ -104,8 +104,8 @@ pub(crate) struct LinkArgs {
     /// How long the link works, at most 24h
     #[arg(long, value_name = "TIME", value_parser = super::parse_duration, default_value = "10m")]
     pub(crate) expires: Duration,
-    /// Only for this session; may be given more than once [default: all]. This does not confine `control` and `admin`,
-    /// which start commands as your account: those need --yes
+    /// Only for this session; may be given more than once [default: all]. A list does not limit `control`
+    /// and `admin`, which can start any command; with these scopes --session needs --yes
     #[arg(long = "session", value_name = "S")]
     pub(crate) only: Vec<String>,
     /// Make a link of the scope `control` or `admin` although --session does not confine it
@@ -140,7 +140,7 @@ pub(crate) struct AuditArgs {
     /// Print at most N lines, the last ones
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     pub(crate) lines: usize,
-    /// Only lines from this long ago until now, as in 1h or 7d
+    /// Only lines of this last period, as in 1h or 7d
     #[arg(long, value_name = "TIME", value_parser = super::parse_duration)]
     pub(crate) since: Option<Duration>,
     /// Print one object per line

@@ -53,7 +53,7 @@ pub(crate) struct TranscriptCheckArgs {
     pub(crate) json: bool,
 }
 
-/// Make a copy of a transcript that is whole and that its agent resumes.
+/// Write a repaired copy of a transcript, which its agent can resume.
 ///
 /// The original stays as it is. Turns that two writers wrote at once come one after the other. Records that cannot stay
 /// are put into COPY.rest, and with --beside into copies of their own. Exit codes: 0 the copy is whole, 12 something is

@@ -201,10 +201,10 @@ pub(crate) struct AnswerArgs {
     /// The question to answer, as `show` prints it: RUN:REQUEST. For `deny` REQUEST is enough
     #[arg(long, value_name = "ID")]
     pub(crate) request: Option<QuestionId>,
-    /// Answer the only open question, without a look at it
+    /// Answer the only open question without showing it first
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Print what `show --json` prints
+    /// Print JSON, as `show --json` does
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -221,7 +221,7 @@ pub(crate) struct ForkArgs {
     /// A name for the new session
     #[arg(long, value_name = "N")]
     pub(crate) name: Option<String>,
-    /// Print what `show --json` prints instead of the id
+    /// Print JSON, as `show --json` does, and not only the id
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -252,17 +252,17 @@ pub(crate) struct AgentRunArgs {
     #[arg(long, value_name = "TIME", value_parser = term, requires = "agent")]
     pub(crate) ttl: Option<TimeoutChange>,
     /// Reaction of the queue to a turn whose outcome is unknown [default: `policy.on_unknown` of the config]
-    #[arg(long, value_name = "WHAT", value_enum, requires = "agent")]
+    #[arg(long, value_name = "ACTION", value_enum, requires = "agent")]
     pub(crate) on_unknown: Option<OnUnknownArg>,
     /// Reaction of the queue to a turn that failed because of the model: usage limit, overload or login
     /// [default: `policy.on_failed` of the config]
-    #[arg(long, value_name = "WHAT", value_enum, requires = "agent")]
+    #[arg(long, value_name = "ACTION", value_enum, requires = "agent")]
     pub(crate) on_failed: Option<OnFailedArg>,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum OnFailedArg {
-    /// Wait for a person
+    /// Hold the queue until a user resumes it
     #[default]
     Hold,
     /// Go on with the next turn
@@ -273,7 +273,7 @@ pub(crate) enum OnFailedArg {
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum OnUnknownArg {
-    /// Wait for a person
+    /// Hold the queue until a user resumes it
     #[default]
     Hold,
     /// Go on with the next turn

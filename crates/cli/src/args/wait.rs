@@ -24,12 +24,12 @@ pub(crate) struct WaitArgs {
     #[arg(value_name = "S|T")]
     pub(crate) session: Option<String>,
     /// Condition to wait for: idle, done, needs-you, exit, or output:REGEX
-    #[arg(long = "for", value_name = "WHAT", value_parser = wait_for)]
+    #[arg(long = "for", value_name = "CONDITION", value_parser = wait_for)]
     pub(crate) what: Option<WaitForArg>,
     /// Give up after this time, with exit 6
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Print what `show --json` prints
+    /// Print JSON, as `show --json` does
     #[arg(long)]
     pub(crate) json: bool,
 }

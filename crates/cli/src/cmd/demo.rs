@@ -62,12 +62,12 @@ fn play(demo: &DemoRun) -> Result<u8, Problem> {
     let before = agent::fixed(&demo.dir);
     demo.until_fixed(before + 1)?;
     say(&format!(
-        "  the agent had fixed {} then, and {} now: it never noticed",
+        "  the agent had fixed {} then, and {} now: it went on working",
         tests(before),
         tests(agent::fixed(&demo.dir))
     ));
 
-    demo.step("3. The worst, in mid-turn: kill -9 of the keeper, which holds the session.");
+    demo.step("3. The hard case: kill -9 of the keeper in the middle of a turn.");
     let status = demo.status()?;
     let keeper = ProcessIdentity::of(number(&status, "keeper_pid")?).map_err(odd)?;
     let agent = ProcessIdentity::of(number(&status, "pid")?).map_err(odd)?;
@@ -85,10 +85,10 @@ fn play(demo: &DemoRun) -> Result<u8, Problem> {
     say(&format!(
         "  fixed: {}; the turn has an end, the agent is {}",
         tests(agent::fixed(&demo.dir)),
-        if is_gone { "gone: nothing leaks" } else { "STILL THERE" }
+        if is_gone { "gone: no process is left" } else { "STILL THERE" }
     ));
 
-    demo.step("4. Bring it back. Nothing is said twice: you looked, and let it go on.");
+    demo.step("4. Resume. berth does not repeat the unknown turn: check it, resume the queue.");
     demo.show(&["resume", NAME, "-d"])?;
     demo.show(&["queue", NAME, "resume"])?;
     demo.show(&["send", NAME, "--wait", "go on"])?;

@@ -45,7 +45,7 @@ const ROWS: [BuiltInAgent; 6] = [
     },
     BuiltInAgent {
         name: "claude-acp",
-        about: "Claude Code behind its ACP adapter, which brings a Claude Code of its own",
+        about: "Claude Code through its ACP adapter, which bundles its own Claude Code",
         driver: DriverKind::Acp,
         command: "claude-agent-acp",
         tui: "",
@@ -56,7 +56,7 @@ const ROWS: [BuiltInAgent; 6] = [
     },
     BuiltInAgent {
         name: "codex-acp",
-        about: "Codex behind its ACP adapter, which brings a Codex of its own",
+        about: "Codex through its ACP adapter, which bundles its own Codex",
         driver: DriverKind::Acp,
         command: "codex-acp",
         tui: "",

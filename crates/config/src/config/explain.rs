@@ -26,8 +26,8 @@ pub fn explain_keys(wanted: Option<&str>) -> Result<String, Problem> {
 /// A config file with every key, each line behind `#`.
 pub fn example_config() -> String {
     let mut text = String::from(
-        "# berth's config file. Every key there is, with an example; take the `#` away from what you want.\n\
-         # `berth config --explain KEY` says more, `berth config` what holds.\n",
+        "# berth's config file. Every key there is, with an example; remove the `#` from the keys that you want.\n\
+         # `berth config --explain KEY` says more, `berth config` shows the settings in force.\n",
     );
     for table in TABLES {
         text.push_str(&format!("\n{}\n", wrapped(table.about, "# ", 98)));

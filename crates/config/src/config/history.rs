@@ -9,7 +9,7 @@ pub(super) const TABLE: TableSpec = TableSpec {
     path: "history",
     about: "Copies of agents' transcripts, made at the end of each turn (`berth history`).",
     keys: &[
-        KeySpec::new("keep", ValueKind::Choice(&["on", "off"]), "Whether the transcripts of new sessions are copied")
+        KeySpec::new("keep", ValueKind::Choice(&["on", "off"]), "Copy the transcripts of new sessions")
             .default("on"),
         KeySpec::new(
             "limit_mib",

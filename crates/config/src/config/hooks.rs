@@ -7,7 +7,7 @@ use super::table_reader::TableReader;
 
 pub(super) const TABLE: TableSpec = TableSpec {
     path: "hooks",
-    about: "What berth does when an agent's hooks call it (docs/hooks.md).",
+    about: "Reactions to calls of agents' hooks (docs/hooks.md).",
     keys: &[KeySpec::new(
         "guard",
         ValueKind::Choice(&["block", "warn", "off"]),

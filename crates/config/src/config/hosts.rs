@@ -7,7 +7,7 @@ use super::table_reader::TableReader;
 
 pub(super) const TABLE: TableSpec = TableSpec {
     path: "hosts",
-    about: "How berth reaches other hosts (`berth --host`, `berth hosts`). Settings of a single host belong in \
+    about: "Connections to other hosts (`berth --host`, `berth hosts`). Settings of a single host belong in \
             ~/.ssh/config.",
     keys: &[KeySpec::new("ssh", ValueKind::Text, "The ssh program and its options, separated by spaces")
         .default("ssh")

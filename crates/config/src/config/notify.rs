@@ -23,7 +23,7 @@ const TELEGRAM: &str = "https://api.telegram.org";
 pub const TABLE: TableSpec = TableSpec {
     path: "notify",
     about: "Tells you that a session needs you, finished or failed, while no client is attached to it, follows its \
-            turn or watches it. Nothing is sent unless one of the ways here is set up; `berth notify test` tries them.",
+            turn or watches it. Nothing is sent until a channel below is configured; `berth notify test` tries them.",
     keys: &[
         KeySpec::new(
             "on",
@@ -41,11 +41,12 @@ pub const TABLE: TableSpec = TableSpec {
         KeySpec::new(
             "terminal_style",
             ValueKind::Choice(&["auto", "bell", "osc9", "osc777", "both"]),
-            "Escape sequence that a terminal gets with the bell: OSC 9, OSC 777, or with `auto` the one that it \
-             probably knows",
+            "Escape sequence that a terminal gets with the bell: OSC 9 or OSC 777; `auto` guesses from the \
+             terminal",
         )
         .default("auto"),
-        KeySpec::new("desktop", ValueKind::Switch, "Show a desktop notification, with `notify-send`").default("false"),
+        KeySpec::new("desktop", ValueKind::Switch, "Show a desktop notification, with `notify-send`")
+            .default("false"),
         KeySpec::new(
             "command",
             ValueKind::Words,
@@ -54,9 +55,13 @@ pub const TABLE: TableSpec = TableSpec {
         )
         .otherwise("none is run")
         .example("[\"/home/me/bin/tell-me\", \"--loud\"]"),
-        KeySpec::new("command_timeout", ValueKind::Time, "Time limit for the command; then it is killed together with every \
-                                                 process that it started")
-            .default("10s"),
+        KeySpec::new(
+            "command_timeout",
+            ValueKind::Time,
+            "Time limit for the command; then it is killed together with every \
+                                                 process that it started",
+        )
+        .default("10s"),
     ],
 };
 

@@ -10,7 +10,7 @@ use super::table_reader::TableReader;
 
 pub(super) const TABLE: TableSpec = TableSpec {
     path: "policy",
-    about: "When new sessions end and are archived automatically. `berth run` has options that override it, and \
+    about: "Automatic end and archiving of new sessions. `berth run` has options that override it, and \
             `berth policy` changes it later. `idle`, `ttl`, `on_unknown` and `on_failed` are for agents (`run \
             --agent`); `idle` only for agents that take turns, not for an interface in a terminal.",
     keys: &[

@@ -44,7 +44,7 @@ pub(crate) fn routes() -> Vec<Route> {
             .query::<EventsQuery>()
             .header(
                 "Last-Event-ID",
-                "number of the last event received: the stream continues behind it; wins over `after`",
+                "number of the last event received: the stream continues after it; overrides `after`",
             )
             .gives::<Vec<EventLine>>(200, "the events, oldest first")
             .gives_as(200, "the events, oldest first", "text/event-stream", Some(text))
@@ -52,7 +52,8 @@ pub(crate) fn routes() -> Vec<Route> {
             .fails(&[ProblemCode::NotFound, ProblemCode::Usage]),
         Route::get("watch_sessions", "/v1/events", AccessScope::Read, list)
             .about(
-                "The list of sessions as a stream of changes: `hello` with all, then `session` and `gone`.",
+                "The list of sessions as a stream of changes: first `hello` with all sessions, then `session` \
+                 and `gone` for each change.",
             )
             .filtered()
             .query::<ListStreamQuery>()

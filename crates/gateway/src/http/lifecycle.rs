@@ -31,8 +31,8 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::post("create_session", "/v1/sessions", AccessScope::Send, create)
             .about(
-                "Starts an agent, or a command, in a new session; answered when it takes turns, if it \
-                 does.",
+                "Starts an agent or a command in a new session. The response comes when the agent takes \
+                 turns, or the command runs.",
             )
             .filtered()
             .takes::<CreateSession>()

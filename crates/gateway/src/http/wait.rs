@@ -36,8 +36,8 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::post("wait", "/v1/sessions/{session}/wait", AccessScope::Read, wait_for)
             .about(
-                "Waits until a session is idle, needs an answer, is done with its latest turn or with a \
-                 given one, ends, or prints a text.",
+                "Waits for a condition of a session: idle, an open question, the end of a turn, the end of \
+                 the run, or a line of output.",
             )
             .takes::<WaitRequest>()
             .gives::<SessionWaitResult>(200, "the condition is met")

@@ -69,7 +69,7 @@ fn a_refusal_is_told_in_the_words_of_the_manager() {
     let why = "Unit berth-s1-4243.scope was already loaded or has a fragment file.";
     assert!(matches!(&result, Err(DbusCallError::Refused(text)) if text == why), "{result:?}");
     let (result, _) = start(&[b"REJECTED EXTERNAL\r\n"], "x");
-    assert_eq!(result.unwrap_err().to_string(), "D-Bus rejected the connection: \"REJECTED EXTERNAL\"");
+    assert_eq!(result.unwrap_err().to_string(), "the bus rejected the connection: \"REJECTED EXTERNAL\"");
 }
 
 #[test]

@@ -221,7 +221,7 @@ fn start_session(
 ) -> Result<ActionOutcome, Problem> {
     if agent.is_empty() {
         return Err(Problem::new(ProblemCode::Usage, "no agent was named; nothing was started")
-            .hint("c goes on with the form; the arrow keys choose an agent"));
+            .hint("press c to return to the form; the arrow keys choose an agent"));
     }
     // A text that names no agent of the table is a command.
     let is_agent = AgentTable::load()?.iter().any(|known| known.name == agent);

@@ -61,7 +61,7 @@ fn an_agent_that_asks_gets_the_answer_that_was_posted() {
         let status = answer(&gateway, "s", &named).ok();
         assert_eq!(status["turns"]["asks"], json!([]), "{status}");
         assert_eq!(text(&waiting.reply().ok(), "answer"), format!("Bash: {expected}\n"));
-        // The question is gone, and a late click for it does not answer the next one.
+        // The question is no longer open, and a late click for it does not answer the next one.
         answer(&gateway, "s", &named).problem(409, "refused");
     }
     assert_eq!(answered(&lab, &id), 4);

@@ -38,7 +38,7 @@ fn an_agent_that_asks_gets_the_answer_that_was_given() {
         let said = finish(waiting);
         assert_eq!((said.code, said.out), (0, format!("Bash: {expected}\n")), "{}", said.err);
         assert!(said.err.contains("needs you") && said.err.contains("rm -rf x"), "{}", said.err);
-        // The question is gone.
+        // The question is no longer open.
         assert_eq!(lab.berth(["answer", "s", "allow"]).code, 3);
     }
     assert_eq!(lab.events(&id, "answered").len(), 5);

@@ -66,7 +66,7 @@ export function Composer({ status, follow }) {
     const now = latest.current;
     if (now.text.trim() && reasonFor.current !== null) {
       reasonFor.current = null;
-      tell("bad", "The question is gone", "Your text is still in the box. Send it again to make it a prompt.");
+      tell("bad", "The question is no longer open", "Your text is still in the box. Send it again as a prompt.");
       return;
     }
     if (!now.text.trim() || !send(status.id, now, works && manner !== INSTEAD ? manner : "queue")) return;
@@ -92,7 +92,7 @@ export function Composer({ status, follow }) {
       <label class="vh" for="message">prompt for ${title(status)}</label>
       <textarea id="message" ref=${field} rows="1" disabled=${archived} placeholder=${archived ? "Archived: restore the session to send" : refuses ? "Tell it what to do instead" : "Send a prompt"} value=${note.text} onInput=${(e) => write(e.target.value)} onKeyDown=${keys}></textarea>
       <div class="under">
-        ${works ? html`<label class="vh" for="manner">what happens to the running turn</label><select id="manner" value=${manner} onChange=${(e) => choose(e.target.value)}>${ask && html`<option value=${INSTEAD}>Deny: with this reason</option>`}${MANNERS.map(([value, name, about]) => html`<option value=${value}>${name}: ${about}</option>`)}</select>` : null}
+        ${works ? html`<label class="vh" for="manner">effect on the running turn</label><select id="manner" value=${manner} onChange=${(e) => choose(e.target.value)}>${ask && html`<option value=${INSTEAD}>Deny: with this reason</option>`}${MANNERS.map(([value, name, about]) => html`<option value=${value}>${name}: ${about}</option>`)}</select>` : null}
         <span class="grow about keys-only">${works ? "" : "Enter sends · Shift-Enter adds a line"}</span><span class="grow"></span>
         ${!net.live && note.text && html`<span class="about">saved, also offline</span>`}
         <button class="b main icon" aria-label=${refuses ? "deny with this reason" : "send"} disabled=${archived || !note.text.trim()} onPointerDown=${() => { began.current = refuses && isRead() ? asked : null; }} onClick=${(event) => {

@@ -102,7 +102,7 @@ export function List({ onNew, onHelp, onMore, query, setQuery, isMoreOpen }) {
       ${all && all.size > 0 && !shown.length && !hits.found.length && !hits.busy && html`<div class="empty">${icon("search", "big")}<h2>Nothing matches</h2><p>${query ? "No session and no message contains these words." : "Archived sessions and those that ended more than a day ago are not shown."}</p></div>`}
       <${Hits} hits=${hits} />
       ${!query && all && html`<${ForeignLink} isOpen=${here.foreign} />`}
-      ${!query && around.filter((host) => host.away).map((host) => html`<p class="strip" role="note" key=${host.name}>${icon("warn")}<span class="grow"><b>${host.name}</b> cannot be reached. ${host.knownAt ? `Its sessions are shown as of ${ago(new Date(host.knownAt).toISOString(), now)}.` : "Its sessions are not known yet."}</span></p>`)}
+      ${!query && around.filter((host) => host.away).map((host) => html`<p class="strip" role="note" key=${host.name}>${icon("warn")}<span class="grow"><b>${host.name}</b> cannot be reached. ${host.knownAt ? `Its sessions are shown as of ${ago(new Date(host.knownAt).toISOString(), now)}.` : "No list from this host yet."}</span></p>`)}
       ${!query && around.filter((host) => host.skew).map((host) => html`<p class="strip" role="note" key=${`skew ${host.name}`}>${icon("info")}<span class="grow"><b>${host.name}</b>: ${host.skew}.</span></p>`)}
       ${!query && hidden > 0 && html`<div style="padding:8px 18px 16px"><button class="b bare small" onClick=${() => setShowAll(true)}>Show ${hidden} older or archived</button></div>`}
       ${!query && showAll && html`<div style="padding:8px 18px 16px"><button class="b bare small" onClick=${() => setShowAll(false)}>Show only recent sessions</button></div>`}

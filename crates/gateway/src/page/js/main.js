@@ -24,7 +24,7 @@ function Banner() {
   if (net.refused) return html`<div class="banner" role="alert" id="banner">${icon("warn")}<span class="grow"><${Words} text=${said?.title || "The gateway refuses to send updates."} /></span><button class="b small" onClick=${again}>Try again</button></div>`;
   if (!net.live && net.awaySince && now - net.awaySince > HICCUP_MS) {
     const next = Math.max(0, Math.ceil(((net.nextAt || now) - now) / 1000));
-    return html`<div class="banner" role="status" id="banner">${icon("warn")}<span class="grow">${said ? html`<${Words} text=${capital(said.title)} />, for ${span(now - net.awaySince)} now.` : `Connection to the gateway lost ${span(now - net.awaySince)} ago.`} ${next > 0 ? `Trying again in ${next} s.` : "Trying again …"} Sessions continue; this page shows the state of that time.</span><button class="b small" onClick=${again}>Now</button></div>`;
+    return html`<div class="banner" role="status" id="banner">${icon("warn")}<span class="grow">${said ? html`<${Words} text=${capital(said.title)} />, for ${span(now - net.awaySince)} now.` : `Connection to the gateway lost ${span(now - net.awaySince)} ago.`} ${next > 0 ? `Trying again in ${next} s.` : "Trying again …"} Sessions continue; this page shows the last known state.</span><button class="b small" onClick=${again}>Now</button></div>`;
   }
   if (net.live && net.backAt && now - net.backAt < BACK_MS) return html`<div class="banner back" role="status" id="banner">${icon("check")}<span>Connected again. Everything is up to date.</span></div>`;
   return html`<div></div>`;

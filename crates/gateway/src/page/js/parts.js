@@ -12,7 +12,7 @@ export const Words = ({ text }) => String(text ?? "").split("`").map((part, n) =
 
 /** Colour of a tag, which never changes. */
 const hue = (name) => [...name].reduce((sum, c) => (sum * 31 + c.codePointAt(0)) % 360, 7);
-export const Tag = ({ name, onRemove }) => html`<span class="tag keep"><span class="dot" style=${`background:hsl(${hue(name)} 55% 55%)`}></span>${name}${onRemove && html`<button class="b bare icon small" style="min-height:18px;width:18px;margin-right:-5px" aria-label=${`take away the tag ${name}`} onClick=${onRemove}>${icon("x")}</button>`}</span>`;
+export const Tag = ({ name, onRemove }) => html`<span class="tag keep"><span class="dot" style=${`background:hsl(${hue(name)} 55% 55%)`}></span>${name}${onRemove && html`<button class="b bare icon small" style="min-height:18px;width:18px;margin-right:-5px" aria-label=${`remove the tag ${name}`} onClick=${onRemove}>${icon("x")}</button>`}</span>`;
 
 export function Cmd({ text }) {
   const [done, setDone] = useState(false);

@@ -49,7 +49,7 @@ export function Terminal({ status, talks, onTyping }) {
       },
       /** Reports keys that were lost, once for each connection. */
       unsent() {
-        if (!toldUnsent) tell("bad", "Keys were not sent", "The terminal is not connected. Type them again when it says that your keys go to the terminal.");
+        if (!toldUnsent) tell("bad", "Keys were not sent", "The terminal is not connected. Type them again once the bar shows Attached.");
         toldUnsent = true;
         return false;
       },

@@ -240,7 +240,7 @@ impl DashboardModel {
         };
         if matches!(key, KeyPress::Esc | KeyPress::Ctrl('c')) {
             self.leave_mode();
-            self.note("nothing was started; c goes on with it");
+            self.note("nothing was started; press c to return to the form");
             return vec![];
         }
         match form.key(key) {
@@ -513,7 +513,7 @@ impl DashboardModel {
                 let is_message = matches!(what, DraftTarget::Message { .. });
                 self.leave_mode();
                 if is_message && self.draft.is_some() {
-                    self.note("not sent; m goes on with it");
+                    self.note("not sent; press m to edit it");
                 }
                 vec![]
             }
@@ -539,7 +539,7 @@ impl DashboardModel {
             && !self.is_asked(of, &ask.request, *epoch)
         {
             self.draft = Some((of.clone(), text));
-            self.note(format!("{NO_LONGER_ASKED}; m goes on with what you wrote"));
+            self.note(format!("{NO_LONGER_ASKED}; press m to edit your text"));
             return vec![];
         }
         self.act(match what {

@@ -69,7 +69,7 @@ fn choices(form: &NewSessionForm, look: ViewStyle, width: usize) -> Vec<Line<'st
         FormField::Agent => "An agent from the table, or a command:",
         FormField::Directory => "Where it works; sessions were here lately:",
         FormField::Interface => "The arrow keys choose: berth's chat, or the agent's own interface.",
-        FormField::Prompt => "The first prompt; may be empty. Alt-Enter makes a line.",
+        FormField::Prompt => "The first prompt; may be empty. Alt-Enter starts a new line.",
     };
     let mut lines = vec![Line::styled(cut_to_columns(about, width), look.dim())];
     let current = form.value(form.field);
