@@ -172,16 +172,16 @@ fn an_agent_that_is_not_installed_is_told_with_the_command_that_installs_it() {
 }
 
 #[test]
-fn the_page_about_the_config_file_has_every_key_and_an_example_that_works() {
+fn the_pages_about_agents_have_every_key_and_examples_that_work() {
     let page = include_str!("../../../../docs/config.md");
     let problem = table("[agents.claude]\nno-such-key = 1\n").expect_err("there is no such key");
     let known = problem.hint.expect("the known keys");
     for key in known.trim_start_matches("valid keys: ").split(", ") {
         assert!(page.contains(&format!("| `{key}` | ")), "{key} is not in docs/config.md");
     }
-    let example =
-        page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
-    let table = table(example).expect("the example is a config file");
+    let examples = include_str!("../../../../docs/add-an-agent.md").split("```toml\n").skip(1);
+    let file: String = examples.filter_map(|rest| rest.split("```").next()).collect();
+    let table = table(&file).expect("the examples together are a config file");
     assert_eq!(table.find("claude-work").expect("the agent").conversation.as_deref(), Some("claude"));
     assert_eq!(table.find("mine").expect("the agent").driver, DriverKind::Acp);
 }
