@@ -660,3 +660,6 @@ impl ProcessExit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,7 +82,7 @@ const UNKNOWN: AgentTraits = AgentTraits {
     hooks: HookCarrier::None,
 };
 
-/// As measured with Claude Code 2.1.325.
+/// Traits of Claude Code; docs/agents.md has the verified version.
 const CLAUDE: AgentTraits = AgentTraits {
     terminal: TerminalTraits { joins_prompts: false, hash_makes_note: true },
     restores_prompt: true,
@@ -106,7 +106,7 @@ const CLAUDE: AgentTraits = AgentTraits {
     ..UNKNOWN
 };
 
-/// As measured with Codex 0.166.0.
+/// Traits of Codex; docs/agents.md has the verified version.
 const CODEX: AgentTraits = AgentTraits {
     terminal: TerminalTraits { joins_prompts: true, hash_makes_note: false },
     tells_late: true,

@@ -1,6 +1,6 @@
 //! Shape of a conversation: the path that a resume follows, and the branches that it leaves behind.
 //!
-//! Measured with Claude Code 2.1.325: a resume begins at the `leafUuid` of the last `last-prompt`, if that record has
+//! Verified with the version of docs/agents.md: a resume begins at the `leafUuid` of the last `last-prompt`, if that record has
 //! no children, and else at the record that was written last; from there it follows the parents. A missing parent is
 //! replaced by the record before. The results of parallel tools are children of their own calls, and are found.
 //! Promise: a branch has a prompt or an answer that a resume would lose; other records beside the path (results, notes)

@@ -1,7 +1,7 @@
 //! Reader of the transcripts that agents keep themselves.
 //!
 //! After a crash the end of a turn may be unknown. Claude Code and Codex record their dialogue; [`turn_fate`] looks there.
-//! Measured with Claude Code 2.1.325 and Codex 0.166.0: an agent reports the end of a turn only after writing it to its
+//! Verified with the versions of docs/agents.md: an agent reports the end of a turn only after writing it to its
 //! transcript, so if the transcript lacks the end, no client was told of one.
 //! Promise: [`TurnFate::Done`], [`TurnFate::Failed`], [`TurnFate::Rejected`] and [`TurnFate::Unfinished`] rest on records; a torn,
 //! missing or ambiguous record gives [`TurnFate::CannotTell`]. However large a transcript is, at most one record and one
