@@ -2,68 +2,40 @@
 
 use std::ops::ControlFlow;
 
-use berth_api::AccessScope;
-use berth_core::{
-    Actor, ClockReading, Command, Epoch, Event, FinalState, ProcessRef, RunBoundary, SafeName, SendMode,
-    SessionId, SessionSpec, TurnEnd, TurnPrompt,
-};
-use berth_keeper::journaled_session::{JournaledSession, SessionInput};
-use berth_store::{StateDir, session_status};
-use berth_test_dir::TestDir;
+use berth_core::{ClockReading, Epoch, Event, FinalState, SendMode, TurnEnd};
+use berth_keeper::journaled_session::SessionInput;
+use berth_store::session_status;
 use berth_verbs::export::{self, SessionExport};
 use berth_verbs::grep::{self, ContextLines, PatternOptions, SearchExtent, SearchPattern, SearchSubject};
-use berth_verbs::{VerbContext, transcript};
+use berth_verbs::transcript;
 
-/// A session with events and output of its agent, without a keeper.
-struct RecordedSession {
-    _dir: TestDir,
-    ctx: VerbContext,
-    id: SessionId,
-}
+use crate::common::{KeeperlessSession, prompt, run_starting};
+
+/// A session with events and output of its agent.
+struct RecordedSession(KeeperlessSession);
 
 impl RecordedSession {
     /// Each event comes with the name of a tool that the agent used after it.
     fn new(events: impl IntoIterator<Item = (Event, Option<&'static str>)>) -> Self {
-        let dir = TestDir::new();
-        let home = StateDir::open(dir.to_path_buf()).expect("a state directory");
-        let id = SessionId::parse("0123456789ab").expect("an id");
-        let files = home.session(&id);
-        files.make().expect("a directory");
-        let lease = files.claim().expect("a lease").expect("free");
-        let mut owner = JournaledSession::create(&lease).expect("a journal");
-        let spec = SessionSpec { driver: "acp".to_owned(), ..SessionSpec::default() };
-        let name = Some(SafeName::parse("bot").expect("a name"));
-        let create = SessionInput::Command(Command::Create { spec, name });
-        owner.take(vec![create], ClockReading::default()).expect("room");
-        let mut output = files.output().open_log().expect("an output");
-        for (mut event, tool) in events {
-            if let Event::TurnDelivered { output_from, .. } | Event::RunStarting { output_from, .. } =
-                &mut event
-            {
-                *output_from = output.end();
+        Self(KeeperlessSession::new("acp", "bot", |files, owner| {
+            let mut output = files.output().open_log().expect("an output");
+            for (mut event, tool) in events {
+                if let Event::TurnDelivered { output_from, .. } | Event::RunStarting { output_from, .. } =
+                    &mut event
+                {
+                    *output_from = output.end();
+                }
+                owner.take(vec![SessionInput::Note(event)], ClockReading::default()).expect("room");
+                let line = tool.map(tool_line).unwrap_or_default();
+                output.append(line.as_bytes(), ClockReading::default()).expect("room");
             }
-            owner.take(vec![SessionInput::Note(event)], ClockReading::default()).expect("room");
-            let line = tool.map(tool_line).unwrap_or_default();
-            output.append(line.as_bytes(), ClockReading::default()).expect("room");
-        }
-        output.finish().expect("room");
-        owner.close().expect("room");
-        drop(lease);
-        let ctx = VerbContext {
-            home,
-            place: "a test".to_owned(),
-            size: None,
-            parent: None,
-            also: vec![],
-            unseen: None,
-            scope: AccessScope::Admin,
-        };
-        Self { _dir: dir, ctx, id }
+            output.finish().expect("room");
+        }))
     }
 
     /// The tools of each turn in the exported transcript, by turn.
     fn exported(&self) -> Vec<(u64, Vec<String>)> {
-        let session = SessionExport::load(&self.ctx, &self.id, None).expect("readable");
+        let session = SessionExport::load(&self.0.ctx(), &self.0.id, None).expect("readable");
         let mut text = Vec::new();
         export::markdown(&session, &(), &mut |bytes| {
             text.extend_from_slice(bytes);
@@ -81,7 +53,7 @@ impl RecordedSession {
 
     /// The tools of each turn on a page of the transcript, by turn.
     fn on_page(&self) -> Vec<(u64, Vec<String>)> {
-        let page = transcript::page(&self.ctx, &self.id, 0, 10).expect("readable");
+        let page = transcript::page(&self.0.ctx(), &self.0.id, 0, 10).expect("readable");
         let tools = |items: &[transcript::TranscriptItem]| {
             let tool = |item: &transcript::TranscriptItem| match item {
                 transcript::TranscriptItem::Tool(tool) => Some(tool.name.clone()),
@@ -94,8 +66,8 @@ impl RecordedSession {
 
     /// The turn of each match.
     fn found(&self, pattern: &str) -> Vec<Option<u64>> {
-        let status = session_status::status(&self.ctx.home, &self.id).expect("readable");
-        let subject = SearchSubject { id: self.id.clone(), files: self.ctx.home.session(&self.id), status };
+        let status = session_status::status(&self.0.home, &self.0.id).expect("readable");
+        let subject = SearchSubject { id: self.0.id.clone(), files: self.0.files(), status };
         let pattern =
             SearchPattern::new(&[pattern.to_owned()], PatternOptions::default()).expect("a pattern");
         let extent = SearchExtent { context: ContextLines::default(), most: 100, one_each: false };
@@ -118,14 +90,7 @@ fn tool_line(name: &str) -> String {
 }
 
 fn accepted(turn: u64, manner: SendMode) -> (Event, Option<&'static str>) {
-    let prompt = TurnPrompt {
-        by: Actor::default(),
-        text: format!("prompt {turn}"),
-        key: None,
-        start_by: None,
-        manner,
-        retry: None,
-    };
+    let prompt = prompt(format!("prompt {turn}"), None, manner);
     (Event::TurnAccepted { turn, prompt }, None)
 }
 
@@ -141,13 +106,7 @@ fn ended(turn: u64) -> (Event, Option<&'static str>) {
 
 /// The start of a run, and the tool in its replay of the conversation.
 fn run(tool: Option<&'static str>) -> (Event, Option<&'static str>) {
-    let starting = Event::RunStarting {
-        epoch: Epoch(2),
-        keeper: ProcessRef::default(),
-        output_from: 0,
-        boundary: RunBoundary::default(),
-    };
-    (starting, tool)
+    (run_starting(2, 0), tool)
 }
 
 #[test]

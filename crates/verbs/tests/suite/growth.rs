@@ -4,16 +4,15 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use berth_api::ProblemCode;
 use berth_api::turn::QuestionReply;
-use berth_api::{AccessScope, ProblemCode};
-use berth_core::{
-    Actor, Command, Event, FinalState, SafeName, SendMode, SessionId, SessionSpec, TurnEnd, TurnPrompt,
-};
+use berth_core::{Actor, ClockReading, Event, FinalState, SendMode, TurnEnd};
 use berth_journal::RealDisk;
 use berth_keeper::journaled_session::{JournaledSession, SessionInput};
-use berth_store::{SessionFiles, StateDir, session_status};
-use berth_test_dir::TestDir;
-use berth_verbs::{VerbContext, answer, queue, transcript, turns, why};
+use berth_store::session_status;
+use berth_verbs::{answer, queue, transcript, turns, why};
+
+use crate::common::{KeeperlessSession, prompt, run_starting};
 
 /// More than is taken over from a small last file when a journal is opened, and little of an old journal, which has 20 MB.
 const ALLOWANCE_BYTES: u64 = 512 << 10;
@@ -22,40 +21,36 @@ const ALLOWANCE_BYTES: u64 = 512 << 10;
 type SessionProbeFn<'a> = &'a dyn Fn(&OldSession);
 
 struct OldSession {
-    root: TestDir,
-    home: StateDir,
-    id: SessionId,
+    files: KeeperlessSession,
     turns: u64,
+}
+
+impl std::ops::Deref for OldSession {
+    type Target = KeeperlessSession;
+
+    fn deref(&self) -> &KeeperlessSession {
+        &self.files
+    }
 }
 
 impl OldSession {
     fn new(turns: u64) -> Self {
-        let root = TestDir::new();
-        let home = StateDir::open(root.to_path_buf()).expect("a state directory");
-        let id = SessionId::parse("0123456789ab").expect("an id");
-        let files = home.session(&id);
-        files.make().expect("a directory");
-        let lease = files.claim().expect("a lease").expect("free");
-        let mut owner = JournaledSession::create(&lease).expect("a journal");
-        let spec = SessionSpec { driver: "claude".to_owned(), ..SessionSpec::default() };
-        let name = Some(SafeName::parse("old").expect("a name"));
-        let create = SessionInput::Command(Command::Create { spec, name });
-        owner.take(vec![create], berth_core::ClockReading::default()).expect("room");
-        let numbers: Vec<u64> = (1..=turns).collect();
-        // The last ones as they come in life: an opening reads the last write again.
-        let (past, last) = numbers.split_at(numbers.len() - 10);
-        for some in past.chunks(1000).chain(last.chunks(1)) {
-            let events = some.iter().flat_map(|turn| match waiting(turns).contains(turn) {
-                true => life_in_queue(*turn),
-                false => life_of(*turn).to_vec(),
-            });
-            let batch = events.map(SessionInput::Note).collect();
-            owner.take(batch, berth_core::ClockReading::default()).expect("room");
-        }
-        owner.close().expect("room");
-        fs::create_dir_all(root.join("names")).expect("a directory");
-        fs::write(root.join("names/old"), id.as_str()).expect("a pointer");
-        Self { root, home, id, turns }
+        let files = KeeperlessSession::new("claude", "old", |_, owner| {
+            let numbers: Vec<u64> = (1..=turns).collect();
+            // The last ones as they come in life: an opening reads the last write again.
+            let (past, last) = numbers.split_at(numbers.len() - 10);
+            for some in past.chunks(1000).chain(last.chunks(1)) {
+                let events = some.iter().flat_map(|turn| match waiting(turns).contains(turn) {
+                    true => life_in_queue(*turn),
+                    false => life_of(*turn).to_vec(),
+                });
+                let batch = events.map(SessionInput::Note).collect();
+                owner.take(batch, ClockReading::default()).expect("room");
+            }
+        });
+        fs::create_dir_all(files.root.join("names")).expect("a directory");
+        fs::write(files.root.join("names/old"), files.id.as_str()).expect("a pointer");
+        Self { files, turns }
     }
 
     /// The bytes of the journal that `what` reads.
@@ -63,22 +58,6 @@ impl OldSession {
         let before = RealDisk::read_bytes();
         what(self);
         RealDisk::read_bytes() - before
-    }
-
-    fn files(&self) -> SessionFiles {
-        self.home.session(&self.id)
-    }
-
-    fn ctx(&self) -> VerbContext {
-        VerbContext {
-            home: self.home.clone(),
-            place: "a test".to_owned(),
-            size: None,
-            parent: None,
-            also: vec![],
-            unseen: None,
-            scope: AccessScope::Admin,
-        }
     }
 
     /// Numbers of the turns on the page of the transcript behind this turn.
@@ -99,14 +78,8 @@ fn life_in_queue(turn: u64) -> Vec<Event> {
 }
 
 fn life_of(turn: u64) -> [Event; 4] {
-    let prompt = TurnPrompt {
-        by: Actor::default(),
-        text: format!("prompt {turn} {}", "word ".repeat(40)),
-        key: Some(format!("key {turn}")),
-        start_by: None,
-        manner: SendMode::Queue,
-        retry: None,
-    };
+    let text = format!("prompt {turn} {}", "word ".repeat(40));
+    let prompt = prompt(text, Some(format!("key {turn}")), SendMode::Queue);
     let end = TurnEnd::without_answer(FinalState::Done, "done");
     [
         Event::TurnAccepted { turn, prompt },
@@ -198,20 +171,12 @@ fn the_output_of_a_turn_ends_at_the_next_delivery_or_run() {
     let [first, .., first_end] = life_of(101);
     let [second, .., second_end] = life_of(102);
     let [third, .., third_end] = life_of(103);
-    let run = |epoch, output_from| Event::RunStarting {
-        epoch: berth_core::Epoch(epoch),
-        keeper: berth_core::ProcessRef::default(),
-        output_from,
-        boundary: berth_core::RunBoundary::default(),
-    };
     // The second turn was moved before the first one, and both are steered into one stretch of output. The agent dies
     // before the first byte for the third turn, and the next run begins where that turn began.
     let steered = [first, second, delivered(102, 500), delivered(101, 500), second_end, first_end];
-    let died = [run(2, 900), third, delivered(103, 950), third_end, run(3, 950)];
+    let died = [run_starting(2, 900), third, delivered(103, 950), third_end, run_starting(3, 950)];
     let events = [steered.to_vec(), died.to_vec()].concat();
-    owner
-        .take(events.into_iter().map(SessionInput::Note).collect(), berth_core::ClockReading::default())
-        .expect("room");
+    owner.take(events.into_iter().map(SessionInput::Note).collect(), ClockReading::default()).expect("room");
     let past = session.files().past().expect("readable");
     let turns = [50, 100, 101, 102, 103];
     let expected = [51, 500, 900, 900, 950].map(Some);
@@ -243,12 +208,7 @@ fn an_answer_in_an_earlier_run_is_known_where_the_start_of_that_run_is_far_back(
     let session = OldSession::new(10);
     let lease = session.files().claim().expect("a lease").expect("free");
     let (mut owner, _) = JournaledSession::open(&lease).expect("readable");
-    let run = |epoch| Event::RunStarting {
-        epoch: berth_core::Epoch(epoch),
-        keeper: berth_core::ProcessRef::default(),
-        output_from: 900,
-        boundary: berth_core::RunBoundary::default(),
-    };
+    let run = |epoch| run_starting(epoch, 900);
     let reply = berth_core::ChosenReply { chosen: vec![], text: Some("the first answer".to_owned()) };
     let answered = Event::Answered {
         request: "7".to_owned(),
@@ -259,7 +219,7 @@ fn an_answer_in_an_earlier_run_is_known_where_the_start_of_that_run_is_far_back(
     let ended = Event::RunEnded { epoch: berth_core::Epoch(1), outcome: berth_core::RunOutcome::Lost };
     let events = [vec![run(1)], long_run, vec![answered, ended, run(2)]].concat();
     let notes = events.into_iter().map(SessionInput::Note).collect();
-    owner.take(notes, berth_core::ClockReading::default()).expect("room");
+    owner.take(notes, ClockReading::default()).expect("room");
     drop((owner, lease));
     let refused = |epoch| {
         let reply = QuestionReply::option("allow");
@@ -304,7 +264,7 @@ fn a_snapshot_of_another_journal_is_not_believed() {
     let lease = files.claim().expect("a lease").expect("free");
     let (mut owner, _) = JournaledSession::open(&lease).expect("readable");
     let more = (101..=200).flat_map(life_of).map(SessionInput::Note).collect();
-    owner.take(more, berth_core::ClockReading::default()).expect("room");
+    owner.take(more, ClockReading::default()).expect("room");
     owner.close().expect("room");
     drop(lease);
     assert_eq!(
@@ -326,10 +286,10 @@ fn a_snapshot_of_another_journal_is_not_believed() {
     let other = (101..=200).flat_map(|turn| {
         let [accepted, delivered, began, ended] = life_of(turn);
         let Event::TurnAccepted { turn, prompt } = accepted else { unreachable!("the first event") };
-        let prompt = TurnPrompt { text: format!("another {turn}"), ..prompt };
+        let prompt = berth_core::TurnPrompt { text: format!("another {turn}"), ..prompt };
         [Event::TurnAccepted { turn, prompt }, delivered, began, ended]
     });
-    owner.take(other.map(SessionInput::Note).collect(), berth_core::ClockReading::default()).expect("room");
+    owner.take(other.map(SessionInput::Note).collect(), ClockReading::default()).expect("room");
     drop((owner, lease));
     assert_eq!(seen(), (200, 200, Some("another 200".to_owned())));
 }
