@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::lab::BenchEnvironment;
-use crate::peers::BERTH_BEFORE;
+use crate::competitors::BERTH_BEFORE;
+use crate::measurement::BenchSettings;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::{MeasuredSamples, ratio};
 use crate::turns::{BenchKeeperClient, BerthWithAcp};
+use crate::workspace::BenchEnvironment;
 
 /// How many turns are measured before it is the other side's turn.
 const BLOCK: usize = 20;

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use crate::lab::PATIENCE;
-use crate::peers::CurrentBerth;
+use crate::competitors::CurrentBerth;
+use crate::measurement::BenchSettings;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::MeasuredSamples;
 use crate::terminal::BenchTerminal;
+use crate::workspace::PATIENCE;
 
 /// Text in the head of the picture when all sessions are known.
 const AT_WORK: &str = " at work";

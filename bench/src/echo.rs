@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use crate::lab::{BenchSession, PATIENCE};
-use crate::peers::BERTH_BEFORE;
+use crate::competitors::BERTH_BEFORE;
+use crate::measurement::{BenchSettings, BySessionManager, MeasurementSetup, against_before, ratio_cell};
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::{BenchSettings, BySessionManager, MeasurementSetup, against_before, ratio_cell};
 use crate::stats::{MeasuredSamples, ratio};
 use crate::terminal::BenchTerminal;
+use crate::workspace::{BenchSession, PATIENCE};
 
 /// A new key each time, so that an echo cannot be mistaken for the one before. None of them is
 /// the last byte of an escape sequence that redraws anything.

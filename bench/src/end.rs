@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::lab::{self, BenchEnvironment, PATIENCE};
-use crate::peers::SessionManager;
+use crate::competitors::SessionManager;
+use crate::measurement::{BenchSettings, BySessionManager, median};
 use crate::process::BenchProcess;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::{BenchSettings, BySessionManager, median};
 use crate::stats::MeasuredSamples;
+use crate::workspace::{self, BenchEnvironment, PATIENCE};
 
 /// The children of the torture tree: their kinds, and how the fake agent makes them.
 const KINDS: [(&str, &str); 6] = [
@@ -130,7 +130,7 @@ fn end_many(lab: &mut BenchEnvironment, holder: &dyn SessionManager) -> Result<E
     Ok(if left == 0 { EndResult::After(took) } else { EndResult::Left(left) })
 }
 
-fn end(lab: &BenchEnvironment, holder: &dyn SessionManager, session: &lab::BenchSession) -> Result<()> {
+fn end(lab: &BenchEnvironment, holder: &dyn SessionManager, session: &workspace::BenchSession) -> Result<()> {
     let mut command: Command = holder.end(lab, session);
     let status = command.status().with_context(|| format!("end a session of {}", holder.name()))?;
     if status.success() { Ok(()) } else { bail!("{} could not end its session ({status})", holder.name()) }
@@ -138,7 +138,7 @@ fn end(lab: &BenchEnvironment, holder: &dyn SessionManager, session: &lab::Bench
 
 fn wait(processes: &[BenchProcess], until: Instant) {
     while processes.iter().any(|process| process.is_alive()) && Instant::now() < until {
-        lab::reap();
+        workspace::reap();
         std::thread::sleep(Duration::from_micros(500));
     }
 }
@@ -148,7 +148,7 @@ fn clear(processes: &[BenchProcess], agent: BenchProcess) {
     let all = || processes.iter().chain([&agent]).filter(|process| process.is_alive());
     while all().next().is_some() {
         all().for_each(|process| process.signal(rustix::process::Signal::KILL));
-        lab::reap();
+        workspace::reap();
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::lab::{self, BenchEnvironment, BenchSession, PATIENCE};
-use crate::peers::{BERTH_BEFORE, SessionManager};
+use crate::competitors::{BERTH_BEFORE, SessionManager};
+use crate::measurement::{BenchSettings, BySessionManager, against, median, ratio_cell};
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::{BenchSettings, BySessionManager, against, median, ratio_cell};
 use crate::stats::MeasuredSamples;
+use crate::workspace::{self, BenchEnvironment, BenchSession, PATIENCE};
 
 pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("w", &["berth", BERTH_BEFORE, "tmux"])?;
@@ -89,6 +89,6 @@ fn end_all(lab: &mut BenchEnvironment, holder: &dyn SessionManager, count: usize
     let took = began_at.elapsed();
     // Keepers say goodbye after their sessions are over; the next holder is not to pay for that.
     lab.stop(holder, &sessions)?;
-    lab::reap();
+    workspace::reap();
     Ok(took)
 }

@@ -14,12 +14,12 @@ use berth_api::KeeperConnection;
 use berth_api::message::KeeperRequest;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::competitors::CurrentBerth;
 use crate::gateway::BenchGateway;
-use crate::lab::PATIENCE;
-use crate::peers::CurrentBerth;
+use crate::measurement::BenchSettings;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::MeasuredSamples;
+use crate::workspace::PATIENCE;
 
 /// How many turns at a connection before the first events of others are read.
 const READ_BYTES: usize = 64 * 1024;

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context as _, Result, bail};
 use berth_harness::tungstenite::{self, WebSocket, client::IntoClientRequest as _};
 
-use crate::lab::{BenchEnvironment, PATIENCE};
-use crate::peers::CurrentBerth;
+use crate::competitors::CurrentBerth;
 use crate::process::BenchProcess;
+use crate::workspace::{BenchEnvironment, PATIENCE};
 
 /// A running gateway, with tokens for its clients.
 pub(crate) struct BenchGateway {

@@ -12,11 +12,11 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::lab::BenchEnvironment;
-use crate::peers::{self, CurrentBerth};
+use crate::competitors::{self, CurrentBerth};
+use crate::measurement::BenchSettings;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::{MeasuredSamples, ratio};
+use crate::workspace::BenchEnvironment;
 
 /// The size of an output file, as keepers make them.
 const FILE_BYTES: u64 = 16 << 20;
@@ -34,7 +34,7 @@ pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("q", &["berth"])?;
     let sessions = bench.pick(64, 6);
     let rounds = bench.pick(9, 2);
-    let rg = peers::find("rg");
+    let rg = competitors::find("rg");
     let mut times: Vec<(MeasuredSamples, MeasuredSamples)> =
         SEARCHES.iter().map(|_| (MeasuredSamples::default(), MeasuredSamples::default())).collect();
     let mut found = vec![(0, 0); SEARCHES.len()];

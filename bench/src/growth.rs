@@ -12,11 +12,11 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 
 use crate::gateway::BenchGateway;
-use crate::lab::{BenchEnvironment, BenchSession, PATIENCE};
+use crate::measurement::BenchSettings;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::{MeasuredSamples, ratio};
 use crate::turns::BerthWithAcp;
+use crate::workspace::{BenchEnvironment, BenchSession, PATIENCE};
 
 /// How long a prompt is, in bytes.
 const PROMPT_BYTES: usize = 200;
@@ -204,7 +204,7 @@ impl LongSession {
             if Instant::now() > until {
                 bail!("the agent outlived its keeper");
             }
-            crate::lab::reap();
+            crate::workspace::reap();
             std::thread::sleep(Duration::from_millis(1));
         }
         let began_at = Instant::now();

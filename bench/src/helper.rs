@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::peers::CurrentBerth;
+use crate::competitors::CurrentBerth;
+use crate::measurement::BenchSettings;
 use crate::process::BenchProcess;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::{MeasuredSamples, ratio};
 
 const KIB_PER_MIB: f64 = 1024.0;

@@ -11,11 +11,11 @@ use anyhow::{Context as _, Result, bail};
 use berth_api::KeeperConnection;
 use berth_api::message::KeeperRequest;
 
-use crate::lab::BenchEnvironment;
-use crate::peers::{BERTH_BEFORE, CurrentBerth};
+use crate::competitors::{BERTH_BEFORE, CurrentBerth};
+use crate::measurement::BenchSettings;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::{MeasuredSamples, ratio};
+use crate::workspace::BenchEnvironment;
 
 /// The hidden verb of the bench that calls hooks.
 pub(crate) const VERB: &str = "call-hooks";
@@ -145,7 +145,7 @@ pub(crate) fn call(berth: &Path, event: &Path, rounds: &str) -> Result<()> {
         home.display()
     );
     // Run by its path, as the hook is: there is no search through PATH.
-    let idle = format!("exec '{}'", crate::peers::find("true").context("find `true`")?.display());
+    let idle = format!("exec '{}'", crate::competitors::find("true").context("find `true`")?.display());
     for _ in 0..rounds {
         println!("hook {}", shell(&hook)?.as_nanos());
         println!("true {}", shell(&idle)?.as_nanos());

@@ -6,10 +6,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
+use crate::competitors::{self, CurrentBerth};
 use crate::gateway::BenchGateway;
-use crate::peers::{self, CurrentBerth};
+use crate::measurement::BenchSettings;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::MeasuredSamples;
 
 /// Connections of the client, all kept open.
@@ -28,7 +28,7 @@ pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("r", &["berth"])?;
     let rounds = bench.pick(5, 1);
     let seconds = bench.pick(8, 2);
-    let wrk = peers::find("wrk");
+    let wrk = competitors::find("wrk");
     let program = bench.programs.get("berth").cloned();
     let mut asked = HttpLoadResult::default();
     let mut memory = None;

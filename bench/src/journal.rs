@@ -10,8 +10,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use berth_journal::{Journal, JournalLimits, JournalRecord, RealDisk};
 
+use crate::measurement::BenchSettings;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::{MeasuredSamples, ratio};
 
 /// About the size of an event of a session.

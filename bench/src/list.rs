@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::lab::{BenchEnvironment, PATIENCE};
-use crate::peers::CurrentBerth;
+use crate::competitors::CurrentBerth;
+use crate::measurement::{BenchSettings, BySessionManager, median};
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::{BenchSettings, BySessionManager, median};
 use crate::stats::{MeasuredSamples, ratio};
+use crate::workspace::{BenchEnvironment, PATIENCE};
 
 /// How many live sessions are listed beside tmux; later one session in so many lives.
 const LIVE: usize = 10;

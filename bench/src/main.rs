@@ -7,6 +7,7 @@
 //! Start with [`MEASUREMENTS`], one file each; `peers` has the holders, `lab` the place.
 
 mod accept;
+mod competitors;
 mod dashboard;
 mod echo;
 mod end;
@@ -19,18 +20,16 @@ mod helper;
 mod hook;
 mod http;
 mod journal;
-mod lab;
 mod list;
+mod measurement;
 mod memory;
 mod output;
 mod parallel;
-mod peers;
 mod process;
 mod queue;
 mod reattach;
 mod report;
 mod slow_disk;
-mod stage;
 mod start;
 mod stats;
 mod sweep;
@@ -39,6 +38,7 @@ mod transcripts;
 mod turn;
 mod turns;
 mod websocket;
+mod workspace;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -48,8 +48,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
+use measurement::BenchSettings;
 use report::ReportSection;
-use stage::BenchSettings;
 
 /// A measurement and the letter it is chosen by.
 type LetteredMeasurement = (char, fn(&BenchSettings) -> Result<ReportSection>);
@@ -118,7 +118,7 @@ fn main() -> ExitCode {
             hook::call(Path::new(berth), Path::new(event), rounds).map(|()| true)
         }
         ["clean", dir] => {
-            lab::clean(Path::new(dir), Duration::ZERO);
+            workspace::clean(Path::new(dir), Duration::ZERO);
             Ok(true)
         }
         ["--help" | "-h"] => {
@@ -163,9 +163,13 @@ fn options(words: &[String]) -> Result<BenchOptions> {
     };
     // Short, because the path of a socket has 107 bytes at most.
     let base = base.join(format!("bb{}", std::process::id()));
-    let mut programs: BTreeMap<_, _> =
-        peers::KNOWN.iter().filter_map(|(name, command, _)| Some((*name, peers::find(command)?))).collect();
-    for (name, berth) in [("berth", &berth), (peers::BERTH_NAMED, &berth), (peers::BERTH_BEFORE, &before)] {
+    let mut programs: BTreeMap<_, _> = competitors::KNOWN
+        .iter()
+        .filter_map(|(name, command, _)| Some((*name, competitors::find(command)?)))
+        .collect();
+    for (name, berth) in
+        [("berth", &berth), (competitors::BERTH_NAMED, &berth), (competitors::BERTH_BEFORE, &before)]
+    {
         programs.remove(name);
         if let Some(berth) = berth {
             let berth = berth.canonicalize().with_context(|| format!("find {}", berth.display()))?;
@@ -224,7 +228,7 @@ fn preamble(bench: &BenchSettings) -> String {
     let _ = writeln!(text, "- kernel: {}", kernel.trim());
     let _ = writeln!(text, "- file system: {file_system}");
     let mut versions = Vec::new();
-    for (name, _, arguments) in peers::KNOWN.into_iter().filter(|(name, ..)| !name.contains(',')) {
+    for (name, _, arguments) in competitors::KNOWN.into_iter().filter(|(name, ..)| !name.contains(',')) {
         versions.push(match bench.programs.get(name) {
             Some(program) => said(Command::new(program).args(arguments), 0),
             None => format!("{name}: not installed"),

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use crate::lab::{BenchEnvironment, BenchSession, PATIENCE};
-use crate::peers::BERTH_BEFORE;
-use crate::peers::SessionManager;
+use crate::competitors::BERTH_BEFORE;
+use crate::competitors::SessionManager;
+use crate::measurement::{BenchSettings, BySessionManager};
 use crate::process::{BenchProcess, ProcessMemory};
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::{BenchSettings, BySessionManager};
+use crate::workspace::{BenchEnvironment, BenchSession, PATIENCE};
 
 const KIB_PER_MIB: f64 = 1024.0;
 /// A session is idle when nothing has happened for this long; until then a holder may tidy up.

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 
-use crate::lab::{BenchEnvironment, PATIENCE};
-use crate::peers::BERTH_BEFORE;
-use crate::peers::SessionManager;
+use crate::competitors::BERTH_BEFORE;
+use crate::competitors::SessionManager;
+use crate::measurement::{BenchSettings, BySessionManager, MeasurementSetup, against, median};
 use crate::process::BenchProcess;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::{BenchSettings, BySessionManager, MeasurementSetup, against, median};
 use crate::stats::{MeasuredSamples, ratio};
 use crate::terminal::BenchTerminal;
+use crate::workspace::{BenchEnvironment, PATIENCE};
 
 /// The name of the bench's own reader in the tables.
 const BARE: &str = "bare reader";

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::lab::{BenchEnvironment, BenchSession, PATIENCE};
-use crate::peers::{BERTH_BEFORE, BERTH_NAMED, SessionManager};
+use crate::competitors::{BERTH_BEFORE, BERTH_NAMED, SessionManager};
+use crate::measurement::{BenchSettings, BySessionManager, against, median, ratio_cell};
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::{BenchSettings, BySessionManager, against, median, ratio_cell};
 use crate::stats::{MeasuredSamples, ratio};
+use crate::workspace::{BenchEnvironment, BenchSession, PATIENCE};
 
 pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use crate::lab::BenchSession;
+use crate::measurement::BenchSettings;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::{MeasuredSamples, ratio};
 use crate::turns::BerthWithAcp;
+use crate::workspace::BenchSession;
 
 const KIB_PER_MIB: f64 = 1024.0;
 /// A keeper is idle when nothing has happened for this long; until then it may tidy up.

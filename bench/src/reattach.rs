@@ -6,12 +6,12 @@
 
 use anyhow::{Context as _, Result};
 
-use crate::lab::{BenchSession, PATIENCE};
-use crate::peers::BERTH_BEFORE;
+use crate::competitors::BERTH_BEFORE;
+use crate::measurement::{BenchSettings, BySessionManager, against, against_before, median, ratio_cell};
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::{BenchSettings, BySessionManager, against, against_before, median, ratio_cell};
 use crate::stats::MeasuredSamples;
 use crate::terminal::{BenchTerminal, SIZE};
+use crate::workspace::{BenchSession, PATIENCE};
 
 /// 10,000 lines of the fake agent's flood, 66 bytes each, and one to look for.
 const SCRIPT: &str = "flood:660000 say:THE-LAST-LINE hang";

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 
-use crate::lab::{BenchEnvironment, PATIENCE};
-use crate::peers::{self, CurrentBerth, SessionManager};
+use crate::competitors::{self, CurrentBerth, SessionManager};
+use crate::measurement::BenchSettings;
 use crate::process::BenchProcess;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::{MeasuredSamples, ratio};
 use crate::terminal::BenchTerminal;
 use crate::turns::BenchKeeperClient;
+use crate::workspace::{BenchEnvironment, PATIENCE};
 
 /// A new key each time, so that an echo cannot be mistaken for the one before.
 const KEYS: &[u8] = b"jkxy";
@@ -109,7 +109,7 @@ struct SyncSlowdown(Child);
 
 impl SyncSlowdown {
     fn attach(process: BenchProcess, delay: Duration) -> Result<Self> {
-        let strace = peers::find("strace").context("strace is not installed")?;
+        let strace = competitors::find("strace").context("strace is not installed")?;
         let mut command = Command::new(strace);
         command.args(["-f", "-q", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]);
         if !delay.is_zero() {

@@ -6,9 +6,9 @@
 
 use anyhow::Result;
 
-use crate::peers::BERTH_BEFORE;
+use crate::competitors::BERTH_BEFORE;
+use crate::measurement::{BenchSettings, BySessionManager, against, against_before, median, ratio_cell};
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::{BenchSettings, BySessionManager, against, against_before, median, ratio_cell};
 use crate::stats::MeasuredSamples;
 
 pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {

@@ -9,9 +9,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::peers::CurrentBerth;
+use crate::competitors::CurrentBerth;
+use crate::measurement::BenchSettings;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::{MeasuredSamples, ratio};
 
 /// Processes in each session.

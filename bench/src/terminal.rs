@@ -45,7 +45,7 @@ impl BenchTerminal {
         let size = Winsize { ws_col: SIZE.0, ws_row: SIZE.1, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&keyboard, size).context("set the size of a terminal")?;
         let gate = dir.join(format!("gate{}", name.replace('/', "-")));
-        crate::lab::make_fifo(&gate)?;
+        crate::workspace::make_fifo(&gate)?;
 
         let mut helper = Command::new(std::env::current_exe().context("find the bench's own program")?);
         helper.arg(VERB).arg(&gate).arg(command.get_program()).args(command.get_args()).env_clear();

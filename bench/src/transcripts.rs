@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::lab::BenchEnvironment;
-use crate::peers::{self, CurrentBerth};
+use crate::competitors::{self, CurrentBerth};
+use crate::measurement::BenchSettings;
 use crate::process::BenchProcess;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::{MeasuredSamples, ratio};
+use crate::workspace::BenchEnvironment;
 
 /// How often a working process is sampled: its usage is known to about this.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -28,7 +28,7 @@ pub(crate) fn measure(bench: &BenchSettings) -> Result<ReportSection> {
     let mut stage = bench.stage("u", &["berth"])?;
     let rounds = bench.pick(5, 1);
     let (large, small) = (bench.pick(1_u64 << 30, 64 << 20), bench.pick(1000, 50));
-    let jq = peers::find("jq");
+    let jq = competitors::find("jq");
     let kinds = ["one of 1 GB", "many small ones", "one with a line of 200 MB"];
     let mut ours: Vec<ResourceSamples> = kinds.iter().map(|_| ResourceSamples::default()).collect();
     let mut theirs: Vec<ResourceSamples> = kinds.iter().map(|_| ResourceSamples::default()).collect();

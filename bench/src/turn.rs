@@ -14,12 +14,12 @@ use anyhow::{Context as _, Result, bail};
 use berth_harness::RealAgents;
 use serde_json::json;
 
-use crate::lab::BenchEnvironment;
-use crate::peers::CurrentBerth;
+use crate::competitors::CurrentBerth;
+use crate::measurement::BenchSettings;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::{MeasuredSamples, ratio};
 use crate::turns::{BenchKeeperClient, BerthWithAcp, DirectAgent};
+use crate::workspace::BenchEnvironment;
 
 /// The prompt; the agent answers with its text at once.
 const PROMPT: &str = "hello";

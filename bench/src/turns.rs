@@ -17,9 +17,9 @@ use berth_api::turn::{NewTurn, TurnReceipt};
 use berth_api::{KeeperConnection, Problem, ProblemCode, TurnState};
 use serde_json::{Value, json};
 
-use crate::lab::{BenchEnvironment, BenchSession, PATIENCE};
-use crate::peers::{CurrentBerth, SessionManager};
+use crate::competitors::{CurrentBerth, SessionManager};
 use crate::terminal::readable;
+use crate::workspace::{BenchEnvironment, BenchSession, PATIENCE};
 
 /// How long an agent gets to end by itself.
 const GRACE_MS: u64 = 2000;

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use berth_harness::tungstenite::{Message, WebSocket};
 
+use crate::competitors::{CurrentBerth, SessionManager};
 use crate::gateway::BenchGateway;
-use crate::lab::{BenchEnvironment, PATIENCE};
-use crate::peers::{CurrentBerth, SessionManager};
+use crate::measurement::BenchSettings;
 use crate::report::{ReportSection, ReportTable, TargetLimit, TargetVerdict, cell};
-use crate::stage::BenchSettings;
 use crate::stats::{MeasuredSamples, ratio};
 use crate::terminal::BenchTerminal;
+use crate::workspace::{BenchEnvironment, PATIENCE};
 
 /// A new key each time; see `echo`.
 const KEYS: &[u8] = b"jkxy";

@@ -189,7 +189,7 @@ pub(crate) fn routes() -> Vec<Route> {
 async fn serve(uri: Uri, headers: HeaderMap) -> Response {
     match asset(uri.path()) {
         Some((asset, is_for_ever)) => asset.answer(&headers, is_for_ever),
-        None => crate::http::system::nothing_here(uri).await.into_response(),
+        None => crate::http::system::route_not_found(uri).await.into_response(),
     }
 }
 

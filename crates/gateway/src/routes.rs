@@ -308,8 +308,8 @@ pub(crate) fn router(gate: Arc<AppState>) -> Router {
     }
     let door = axum::middleware::from_fn_with_state(gate.clone(), crate::auth::admit);
     router
-        .fallback(crate::http::system::nothing_here)
-        .method_not_allowed_fallback(crate::http::system::not_like_this)
+        .fallback(crate::http::system::route_not_found)
+        .method_not_allowed_fallback(crate::http::system::method_not_allowed)
         .layer(door)
         .with_state(gate)
 }

@@ -12,11 +12,11 @@
 
 #![forbid(unsafe_code)]
 
-mod asked;
 mod http;
+mod recorded_request;
+mod response_stream;
 pub mod script;
 mod serve;
-mod speak;
 
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub use asked::{AnswerState, MessageRole, MessageText, ModelApi, ModelRequest, ModelToolResult};
+pub use recorded_request::{AnswerState, MessageRole, MessageText, ModelApi, ModelRequest, ModelToolResult};
 
 use serve::SharedModelState;
 

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::asked::{AnswerState, MessageRole, ModelApi, ModelRequest};
 use crate::http::{self, HttpRequest, HttpResponseWriter};
+use crate::recorded_request::{AnswerState, MessageRole, ModelApi, ModelRequest};
+use crate::response_stream::{AnswerWriter, error};
 use crate::script::{AnswerPlan, AnswerStep, plan};
-use crate::speak::{AnswerWriter, error};
 
 /// Between the pieces of a slow answer.
 const PIECE_EVERY: Duration = Duration::from_millis(100);

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::described::judge;
+use crate::openapi_check::judge;
 use crate::{PATIENCE, TestEnvironment};
 
 /// `berth serve`, until this is dropped.

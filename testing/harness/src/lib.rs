@@ -8,18 +8,18 @@
 
 #![forbid(unsafe_code)]
 
-mod described;
 mod gateway;
 mod groups;
 mod hosts;
+mod json_process;
 mod kill_guard;
+mod openapi_check;
 mod real;
 mod real_fixture;
 mod replay;
 mod rpc;
 mod seed;
 mod socket;
-mod talk;
 mod terminal;
 mod tmpfs_mount;
 mod transcript;
@@ -35,20 +35,20 @@ use berth_host::lock::{LockState, lock_state};
 use berth_host::process_tree;
 
 pub use berth_test_dir::TestDir;
-pub use described::OpenApiDescription;
 pub use fake_model as model;
 pub use gateway::{
     GatewayProcess, HttpResponse, PendingResponse, ServerEvent, ServerEventStream, exchange, request,
 };
 pub use hosts::TestHostPair;
+pub use json_process::JsonLineProcess;
 pub use kill_guard::ProcessKillGuard;
+pub use openapi_check::OpenApiDescription;
 pub use real::RealAgents;
 pub use real_fixture::RealAgentFixture;
 pub use replay::ReplayReport;
 pub use rpc::RpcClient;
 pub use seed::SeededRng;
 pub use socket::{GatewayWebSocket, SocketMessage};
-pub use talk::JsonLineProcess;
 pub use terminal::TestTerminal;
 pub use tmpfs_mount::TmpfsMount;
 pub use transcript::{ParsedTranscript, TranscriptAgent};

@@ -220,7 +220,7 @@ fn waiting_for_output_looks_through_colours_and_ends_at_the_end() {
 }
 
 #[test]
-fn times_too_long_for_any_clock_are_as_good_as_for_ever() {
+fn timeouts_beyond_the_clock_never_expire() {
     let lab = lab();
     let id = lab.start(&["ignore:TERM,HUP", "say:up", "expect:go", "exit:4"]);
     lab.wait_output(&id, "up");
@@ -294,7 +294,7 @@ fn an_agent_that_ignores_the_request_to_stop_is_killed_after_the_grace_time() {
 }
 
 #[test]
-fn stopping_many_that_are_deaf_costs_the_patience_of_one() {
+fn stop_waits_one_grace_time_for_many_sessions_that_ignore_sigterm() {
     let lab = lab();
     let ids: Vec<_> = (0..4).map(|_| lab.start(&["ignore:TERM,HUP", "say:deaf", "hang"])).collect();
     ids.iter().for_each(|id| lab.wait_output(id, "deaf"));

@@ -92,7 +92,7 @@ fn a_mistake_is_told_with_line_and_column_or_the_variable_and_exit_2() {
 }
 
 #[test]
-fn another_file_is_checked_and_one_that_is_not_there_is_not_right() {
+fn check_validates_a_given_file_and_fails_for_a_missing_one() {
     let lab = lab();
     let other = lab.dir().join("other.toml");
     std::fs::write(&other, "[agents.x]\ndriver = 7\n").expect("a file");
@@ -137,7 +137,7 @@ fn a_person_at_a_terminal_can_attach_although_the_config_is_broken() {
 }
 
 #[test]
-fn colours_are_where_they_are_asked_for() {
+fn output_has_colours_only_if_they_are_asked_for() {
     let lab = lab();
     lab.start(&["say:hello", "hang"]);
     let coloured = |args: &[&str], variables: &[(&str, &str)]| {

@@ -642,9 +642,10 @@ fn a_tool_whose_number_is_another_process_now_is_gone() {
     assert!(is_alive(&other));
 }
 
-/// Not a promise, but a figure: `cargo nextest run -p berth-keeper -E 'test(cost_of_a_look)' --no-capture`.
+/// Prints the figures as well: `cargo nextest run -p berth-conversations -E 'test(the_search_for_writers)' --no-capture`.
+/// `BERTH_TEST_PROCESSES` sets the number of processes.
 #[test]
-fn cost_of_a_look() {
+fn the_search_for_writers_is_fast_among_many_processes() {
     let home = AgentTestHome::new();
     let count: usize = std::env::var("BERTH_TEST_PROCESSES").map_or(20, |count| count.parse().unwrap());
     let crowd: Vec<WriterProcess> = (0..count).map(|_| home.quiet("other")).collect();

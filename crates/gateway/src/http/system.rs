@@ -173,13 +173,13 @@ async fn whoami(caller: RequestCaller) -> JsonAnswer<WhoAmI> {
     })
 }
 
-pub(crate) async fn nothing_here(uri: axum::http::Uri) -> HttpProblem {
+pub(crate) async fn route_not_found(uri: axum::http::Uri) -> HttpProblem {
     let what = format!("there is no route at {}", uri.path().escape_debug());
     HttpProblem::from(Problem::new(ProblemCode::NotFound, what).hint("GET /openapi.json lists the routes"))
         .status(StatusCode::NOT_FOUND)
 }
 
-pub(crate) async fn not_like_this(method: Method, uri: axum::http::Uri) -> HttpProblem {
+pub(crate) async fn method_not_allowed(method: Method, uri: axum::http::Uri) -> HttpProblem {
     let what = format!("{} does not accept the method {method}", uri.path().escape_debug());
     HttpProblem::usage(what).hint("GET /openapi.json lists the routes").status(StatusCode::METHOD_NOT_ALLOWED)
 }

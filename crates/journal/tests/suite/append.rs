@@ -105,7 +105,7 @@ fn a_second_journal_in_the_same_directory_is_refused() {
 }
 
 #[test]
-fn a_segment_that_somebody_else_made_is_never_replaced() {
+fn a_segment_of_another_process_is_never_replaced() {
     let disk = FakeDisk::new(0);
     let mut journal = create(&disk, JournalLimits::default());
     disk.put(&segment(1), b"not ours");

@@ -55,7 +55,7 @@ fn old_and_archived_sessions_are_only_counted_unless_they_are_asked_for() {
 }
 
 #[test]
-fn conditions_hold_together_and_each_can_fail() {
+fn a_session_must_meet_every_filter() {
     let whole = SessionFilter {
         states: vec![SessionState::Idle],
         agent: Some("claude".to_owned()),

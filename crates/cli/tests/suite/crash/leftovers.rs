@@ -32,7 +32,7 @@ fn script(pidfile: &str, way: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn whatever_outlives_a_killed_keeper_is_ended_by_the_next_command() {
+fn processes_that_outlive_a_killed_keeper_are_ended_by_the_next_command() {
     for (at, (what, way)) in WAYS.into_iter().enumerate() {
         const VERBS: [&str; 5] = ["resume", "show", "ls", "stop", "wait"];
         // Every way with one command, and the first with every command.
@@ -75,7 +75,7 @@ fn whatever_outlives_a_killed_keeper_is_ended_by_the_next_command() {
 }
 
 #[test]
-fn a_living_keeper_ends_all_of_that_as_well() {
+fn a_living_keeper_ends_escaped_processes_at_stop() {
     for (what, way) in WAYS {
         let lab = lab();
         let pids = lab.dir().join("pids");

@@ -84,7 +84,7 @@ fn a_job_in_the_background_does_not_change_the_current_session() {
 }
 
 #[test]
-fn a_nested_agent_neither_reads_nor_moves_the_terminal_of_whom_it_works_for() {
+fn a_nested_agent_does_not_use_the_current_session_of_its_supervisor() {
     let lab = lab();
     let berth = env!("CARGO_BIN_EXE_berth");
     let home = lab.home().display().to_string();

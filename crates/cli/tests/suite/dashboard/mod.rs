@@ -2,10 +2,10 @@
 //!
 //! Not here: the effect of each key in each case (`src/dashboard/model/tests.rs`), how it looks (`view/tests.rs`).
 
-mod acting;
-mod leaving;
-mod showing;
-mod trouble;
+mod actions;
+mod errors;
+mod exit;
+mod view;
 
 use berth_harness::{TestEnvironment, TestTerminal};
 

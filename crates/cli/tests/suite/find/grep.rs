@@ -64,7 +64,7 @@ fn on_a_terminal_sessions_have_headings_and_matches_have_colours() {
 }
 
 #[test]
-fn flags_mean_what_they_mean_elsewhere() {
+fn flags_work_as_in_ripgrep() {
     let lab = lab();
     let lines = "say:Alpha\\nalphabet\\nbeta\\n-dash a.b\\naxb\\nlast alpha\\n";
     said(&lab, "term", &[lines]);

@@ -2,9 +2,9 @@
 
 mod audit;
 mod directories;
-mod door;
 mod login;
 mod proxies;
+mod request_checks;
 mod scopes;
 mod secrets;
 mod streams;

@@ -73,7 +73,7 @@ fn every_route_refuses_a_stranger_and_a_token_that_does_not_go_so_far() {
 }
 
 #[test]
-fn a_path_that_is_none_tells_a_stranger_nothing() {
+fn an_unknown_path_gives_unauthenticated_callers_401() {
     let lab = lab();
     let gateway = serve(&lab);
     for path in [

@@ -7,9 +7,9 @@ mod events;
 mod fan_out;
 mod list;
 mod output;
-mod places;
 mod resume;
 mod terminal;
+mod terminal_limits;
 mod writer;
 
 use berth_api::KeeperConnection;

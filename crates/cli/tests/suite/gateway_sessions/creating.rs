@@ -55,7 +55,7 @@ fn two_posts_with_one_key_at_the_same_moment_make_one_session_and_one_turn() {
 }
 
 #[test]
-fn everything_that_was_wished_for_is_so_and_a_secret_is_in_no_record() {
+fn a_created_session_has_all_requested_settings_and_stores_no_secret() {
     let api = GatewayApiFixture::new();
     let made = api.post(
         "/v1/sessions",

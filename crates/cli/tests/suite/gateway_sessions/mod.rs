@@ -3,12 +3,12 @@
 //!
 //! Start with [`GatewayApiFixture`], a lab with a gateway and the agent `fake`.
 
-mod closer;
 mod creating;
+mod diagnostics;
 mod helpers;
-mod knowing;
 mod life;
-mod strangers;
+mod not_found;
+mod status;
 mod transcripts;
 
 use std::path::{Path, PathBuf};

@@ -75,7 +75,7 @@ fn outer_without_groups(lab: &TestEnvironment) -> bool {
 
 /// Without control groups, descent, lock and mark are the evidence.
 #[test]
-fn without_control_groups_they_are_inside_as_well() {
+fn processes_count_as_inside_without_control_groups() {
     let lab = lab();
     if outer_without_groups(&lab) {
         let other = agent(&lab, "other", &[]);

@@ -5,12 +5,12 @@
 
 mod children;
 mod directories;
-mod doors;
 mod escapes;
 mod given;
 mod notified;
 mod other_account;
 mod refused;
+mod sockets;
 mod stdio;
 
 use std::path::PathBuf;

@@ -16,7 +16,7 @@ fn refused(said: &CommandOutput, code: i32, says: &[&str]) {
 }
 
 #[test]
-fn owners_that_cannot_be() {
+fn ensure_refuses_owners_that_are_unknown_or_not_running() {
     let lab = lab();
     let place = dir(&lab, "place");
     let ended = lab.start(&["exit:0"]);
@@ -36,7 +36,7 @@ fn owners_that_cannot_be() {
 }
 
 #[test]
-fn a_running_helper_refuses_them_as_well_and_goes_on() {
+fn a_running_helper_refuses_invalid_owners_and_goes_on() {
     let lab = lab();
     let place = dir(&lab, "place");
     let (session, ended) = (owner(&lab), lab.start(&["exit:0"]));
@@ -66,7 +66,7 @@ fn a_running_helper_refuses_them_as_well_and_goes_on() {
 }
 
 #[test]
-fn arguments_that_make_no_sense() {
+fn ensure_refuses_invalid_arguments_and_makes_no_helper() {
     let lab = lab();
     let place = dir(&lab, "place");
     let session = owner(&lab);
@@ -118,7 +118,7 @@ fn as_nobody(lab: &TestEnvironment, args: &[&str]) -> CommandOutput {
 /// Sessions of other users are in other state directories, closed to us; one that turns up in ours all
 /// the same is not trusted.
 #[test]
-fn an_owner_of_another_user() {
+fn a_session_of_another_account_cannot_own_a_helper() {
     let lab = lab();
     let place = dir(&lab, "place");
     let (mine, theirs) = (owner(&lab), owner(&lab));

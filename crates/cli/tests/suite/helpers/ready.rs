@@ -286,7 +286,7 @@ fn the_time_to_get_ready_does_not_begin_anew_with_a_new_program() {
 }
 
 #[test]
-fn a_crowd_is_waited_for() {
+fn ensure_waits_for_a_helper_that_many_clients_are_connected_to() {
     let lab = lab();
     let place = dir(&lab, "place");
     let (one, two) = (owner(&lab), owner(&lab));

@@ -5,7 +5,7 @@ use berth_api::message::KeeperRequest;
 use berth_harness::{TestEnvironment, wait_until};
 use serde_json::json;
 
-use crate::hooks::hand::{HandOpenedAgent, ID, command, records};
+use crate::hooks::manual_agent::{HandOpenedAgent, ID, command, records};
 
 fn lab() -> TestEnvironment {
     TestEnvironment::new(env!("CARGO_BIN_EXE_berth"))
@@ -111,7 +111,7 @@ fn g8_a_conversation_that_was_left_with_clear_is_free() {
 }
 
 #[test]
-fn b6_a_process_is_never_in_its_own_way() {
+fn b6_the_guard_does_not_block_the_process_that_holds_the_conversation() {
     let lab = lab();
     let mut hand = HandOpenedAgent::open(&lab);
     for how in ["startup", "resume", "compact", "resume", "clear", "startup"] {

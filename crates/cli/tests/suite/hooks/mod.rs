@@ -3,6 +3,6 @@
 //! The agent is a shell under the name `claude`, which calls the real program as Claude Code does.
 
 mod guard;
-mod hand;
+mod manual_agent;
+mod records;
 mod setup;
-mod telling;

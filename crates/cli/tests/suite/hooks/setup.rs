@@ -8,7 +8,7 @@ use std::process::Command;
 
 use berth_harness::{CommandOutput, TestEnvironment};
 
-use crate::hooks::hand::{HandOpenedAgent, ID, records, set_mode};
+use crate::hooks::manual_agent::{HandOpenedAgent, ID, records, set_mode};
 
 struct HookSetupFixture {
     lab: TestEnvironment,

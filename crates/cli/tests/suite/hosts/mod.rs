@@ -2,8 +2,8 @@
 
 mod fleet;
 mod hostile;
-mod lines;
 mod names;
+mod ssh_connections;
 mod verbs;
 
 use berth_harness::{TestEnvironment, TestHostPair};

@@ -126,7 +126,7 @@ fn two_hosts_that_tell_of_the_same_session_have_a_row_each() {
 }
 
 #[test]
-fn another_version_is_said() {
+fn a_host_with_another_version_is_reported() {
     let hosts = added();
     let said =
         said(hosts.here.command(["proxy", "exec", "--from", "9.9.9", "--", "ls"]).output().expect("berth"));

@@ -137,7 +137,7 @@ fn g5_a_session_whose_terminal_and_keeper_vanished_is_lost_and_comes_back_whole(
 }
 
 #[test]
-fn a_name_that_is_wrong_leaves_all_as_they_were() {
+fn archive_and_restore_with_one_unknown_name_change_nothing() {
     let lab = lab();
     let one = stopped(&lab, "one");
     let two = archived(&lab, "two");

@@ -3,9 +3,9 @@
 //! `BERTH_LIFE_ROUNDS=500` runs the races that often, `BERTH_SEED=N` repeats a run.
 
 mod archive;
+mod labels;
 mod purge;
 mod races;
-mod sorting;
 mod sweeping;
 
 use std::process::{Child, Stdio};

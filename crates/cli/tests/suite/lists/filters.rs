@@ -3,7 +3,7 @@
 use super::{ended, lab, names, rewrite};
 
 #[test]
-fn conditions_hold_together() {
+fn a_listed_session_meets_all_filters() {
     let lab = lab();
     let (one, two) = (lab.dir().join("one"), lab.dir().join("two"));
     for dir in [one.join("deep"), two.clone()] {

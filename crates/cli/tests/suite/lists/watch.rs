@@ -89,7 +89,7 @@ fn more_sessions_than_lines_are_counted() {
 }
 
 #[test]
-fn a_signal_ends_it_and_gives_the_terminal_back() {
+fn a_signal_ends_ls_watch_and_restores_the_terminal() {
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         let lab = lab();
         lab.start_with(&["--name", "on"], &["hang"]);

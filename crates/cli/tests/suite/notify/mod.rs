@@ -7,10 +7,10 @@ mod channels;
 mod commands;
 mod ending;
 mod formats;
-mod looking;
 mod occasions;
 mod once;
 mod server;
+mod watching_clients;
 mod webhook;
 
 use std::fs;

@@ -9,13 +9,13 @@ mod escapes;
 mod leaks;
 mod limits;
 mod namespace;
-mod neighbours;
+mod other_sessions;
 mod refused;
 mod reuse;
 mod secrets;
 mod starting;
-mod strangers;
 mod sweep;
+mod unrecorded_processes;
 
 use std::fs;
 use std::path::{Path, PathBuf};

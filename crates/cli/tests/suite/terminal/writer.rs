@@ -94,7 +94,7 @@ fn an_observer_sees_everything_and_its_keys_have_no_effect() {
 }
 
 #[test]
-fn b3_a_writer_that_was_stopped_while_another_took_over_types_into_the_void() {
+fn b3_keys_of_a_suspended_writer_are_dropped_after_a_take_over() {
     let lab = lab();
     let id = lab.start_echo();
     let mut first = lab.terminal(["attach", &id]);

@@ -3,7 +3,7 @@
 use berth_core::{Event, FinalState, SendMode, TurnPrompt, TurnRetry};
 use berth_journal::PlantedBugs;
 
-use crate::simulation::mind::ExpectedBatchResult;
+use crate::simulation::forgetful_session::ExpectedBatchResult;
 
 /// A planted bug of the simulated keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ use berth_keeper::journaled_session::{CommittedBatch, SessionInput};
 
 use crate::simulation::agent::MOST_WORDS;
 use crate::simulation::bug::KeeperBug;
-use crate::simulation::mind::SimulatedJournaledSession;
+use crate::simulation::forgetful_session::SimulatedJournaledSession;
 use crate::simulation::world::{KeeperHalt, SimulationEnvironment};
 
 const KILL_AGAIN_MS: u64 = 20;

@@ -10,8 +10,8 @@ use berth_store::SessionView;
 use berth_store::claim::AppendError;
 use berth_store::session_view::StoredEvent;
 
+use crate::simulation::forgetful_session::{ExpectedBatchResult, SimulatedJournaledSession};
 use crate::simulation::host::SimulatedHost;
-use crate::simulation::mind::{ExpectedBatchResult, SimulatedJournaledSession};
 use crate::simulation::rules::JournalRules;
 use crate::simulation::store::SimulatedStore;
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use berth_core::{Actor, Command, Fence};
 
 use crate::simulation::bug::KeeperBug;
+use crate::simulation::forgetful_session::SimulatedJournaledSession;
 use crate::simulation::keeper::SimulatedKeeper;
-use crate::simulation::mind::SimulatedJournaledSession;
 use crate::simulation::world::{KeeperHalt, SimulationEnvironment};
 
 const HARSH_STEPS: u64 = 60;

@@ -10,11 +10,11 @@
 mod agent;
 mod bug;
 mod clients;
+mod forgetful_session;
 mod host;
 mod keeper;
 mod ledger;
 mod life;
-mod mind;
 mod rules;
 mod starts;
 mod store;

@@ -7,10 +7,10 @@ use berth_core::{Command, Event, Observation, Refusal, SafeName};
 use berth_keeper::journaled_session::SessionInput;
 use berth_store::claim::AppendError;
 
+use crate::simulation::forgetful_session::SimulatedJournaledSession;
 use crate::simulation::keeper::SimulatedKeeper;
 use crate::simulation::ledger::tolerate;
 use crate::simulation::life::SessionSimulation;
-use crate::simulation::mind::SimulatedJournaledSession;
 use crate::simulation::world::KeeperHalt;
 
 impl SessionSimulation {

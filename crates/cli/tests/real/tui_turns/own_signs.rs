@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use berth_harness::wait_until;
 use serde_json::Value;
 
-use crate::edges::RealActivityFixture;
+use crate::tui_turns::RealActivityFixture;
 
 impl RealActivityFixture {
     /// Types a line into the interface and presses Enter until that has come about. An interface that is just being painted

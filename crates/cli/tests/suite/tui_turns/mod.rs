@@ -1,11 +1,11 @@
 //! Turn edges of an agent in a terminal, from the outside: the fake agent calls hooks as Claude Code does, and real
 //! keepers believe them or not.
 
-mod deaf;
-mod others;
+mod foreign_writers;
 mod proof;
 mod turns;
 mod typing;
+mod without_hooks;
 
 use std::fs;
 use std::process::Command;

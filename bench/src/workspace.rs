@@ -19,7 +19,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Signal, WaitOptions, waitpid};
 use serde_json::Value;
 
-use crate::peers::SessionManager;
+use crate::competitors::SessionManager;
 use crate::process::{self, BenchProcess};
 use crate::terminal::readable;
 

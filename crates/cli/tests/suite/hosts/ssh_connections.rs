@@ -98,7 +98,7 @@ fn a_cached_list_of_a_host_is_asked_for_anew_when_it_is_too_old() {
 }
 
 #[test]
-fn a_line_serves_the_next_request_and_stays_while_it_may() {
+fn an_ssh_connection_is_reused_until_it_is_idle() {
     let counted = SshCountFixture::new();
     let gateway = counted.serve(&[("BERTH_IDLE_LINE_MS", LONG_MS)]);
     gateway.get("/v1/hosts/box/sessions").ok();

@@ -7,8 +7,8 @@ use std::io;
 
 use serde_json::{Value, json};
 
-use crate::asked::{ModelApi, ModelRequest};
 use crate::http::HttpResponseWriter;
+use crate::recorded_request::{ModelApi, ModelRequest};
 
 /// One answer on its way.
 pub(crate) struct AnswerWriter<'a> {

@@ -127,7 +127,7 @@ fn g6_a_group_without_a_record_is_kept_and_its_processes_are_reported() {
 }
 
 #[test]
-fn g6_why_says_whose_a_process_is_and_what_would_happen_to_it() {
+fn g6_why_names_the_owner_of_a_process_and_the_planned_action() {
     let lab = lab();
     let pids = lab.dir().join("pids");
     let pidfile = format!("pidfile:{}", pids.display());

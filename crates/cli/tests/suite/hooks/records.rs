@@ -9,7 +9,7 @@ use berth_host::lock::LockFile;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::hooks::hand::{HandOpenedAgent, ID, command, records, set_mode};
+use crate::hooks::manual_agent::{HandOpenedAgent, ID, command, records, set_mode};
 
 /// How long an agent waits for a hook of ours.
 const AGENTS_PATIENCE: Duration = Duration::from_secs(10);
@@ -167,7 +167,7 @@ fn i4_a_keeper_that_is_stuck_holds_up_nothing() {
 }
 
 #[test]
-fn i4_whatever_comes_in_a_prompt_goes_out_and_nothing_is_printed() {
+fn i4_hooks_accept_any_input_and_print_nothing() {
     let lab = lab();
     let mut hand = HandOpenedAgent::open(&lab);
     let long = format!("{{\"session_id\":\"{}\",\"hook_event_name\":\"Stop\"}}", "x".repeat(1000));

@@ -10,10 +10,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::lab::BenchEnvironment;
-use crate::peers::{self, BERTH_BEFORE, SessionManager};
+use crate::competitors::{self, BERTH_BEFORE, SessionManager};
 use crate::report::{ReportSection, TargetLimit, TargetVerdict, cell};
 use crate::stats::{MeasuredSamples, ratio};
+use crate::workspace::BenchEnvironment;
 
 /// The settings of one run of the bench.
 pub(crate) struct BenchSettings {
@@ -41,7 +41,7 @@ impl BenchSettings {
         let mut stage = MeasurementSetup { holders: Vec::new(), problems: Vec::new(), lab, dice: 1 };
         for name in holders {
             if let Some(program) = self.programs.get(name) {
-                stage.holders.push(peers::holder(name, program)?);
+                stage.holders.push(competitors::holder(name, program)?);
             }
         }
         stage.each(|lab, holder| holder.prepare(lab));

@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 
-use crate::lab::{BenchEnvironment, BenchSession, PATIENCE};
+use crate::workspace::{BenchEnvironment, BenchSession, PATIENCE};
 
 /// Something that keeps a command running in a terminal without anyone in front of it.
 pub(crate) trait SessionManager {

@@ -29,7 +29,8 @@ const PART: &str = "BERTH_TEST_PART";
 fn part(lab: &TestEnvironment, session: &str, name: &str, about: &str) -> String {
     let me = std::env::current_exe().expect("this very program");
     let command = format!(
-        "env {PART}={name}:{about} {} --exact grants::doors::the_part_inside --nocapture --test-threads 1",
+        "env {PART}={name}:{about} {} --exact grants::sockets::subprocess_of_other_tests --ignored --nocapture \
+         --test-threads 1",
         me.display()
     );
     let CombinedOutput { text, code } = inside(lab, session, &command);
@@ -37,9 +38,10 @@ fn part(lab: &TestEnvironment, session: &str, name: &str, about: &str) -> String
     said.unwrap_or_else(|| panic!("{code}: {text}"))
 }
 
-/// The part that other tests run inside of a session. By itself it does nothing.
+/// The part that other tests run inside of a session.
 #[test]
-fn the_part_inside() {
+#[ignore = "runs only as a subprocess of other tests"]
+fn subprocess_of_other_tests() {
     let Ok(wanted) = std::env::var(PART) else { return };
     let (name, about) = wanted.split_once(':').expect("a part, and what it is about");
     let home =
