@@ -243,7 +243,7 @@ impl AcpServer {
         for is_last in (0..ANSWER_TRIES).map(|count| count + 1 == ANSWER_TRIES) {
             let request = KeeperRequest::AnswerAsk {
                 request: Some(asked.request.clone()),
-                wish: QuestionReply::option(option),
+                reply: QuestionReply::option(option),
                 epoch: Some(asked.epoch),
             };
             let Err(problem) = self.ctx().ask(&asked.session, request) else { return };

@@ -392,8 +392,8 @@ pub fn helper_refusal(what: &Refusal, helper: &str) -> Problem {
 
 /// Describes why an agent lacks a right. `session` is the target of its request, `inside` the session that it runs in.
 pub fn not_allowed(no: &ActionForbidden, session: &str, inside: &str) -> Problem {
-    let (what, by_hand) = deed(no.deed, session);
-    let why = match (no.deed, no.target) {
+    let (what, by_hand) = action_texts(no.action, session);
+    let why = match (no.action, no.target) {
         (CallerAction::Start { grant, .. }, _) if grant > Grant::Nothing && no.needs == grant => {
             let has = no.has.unwrap_or_default();
             format!("a session cannot give a grant above its own, which is `{has}`")
@@ -404,7 +404,7 @@ pub fn not_allowed(no: &ActionForbidden, session: &str, inside: &str) -> Problem
         ) => "an agent cannot approve its own requests, or those of sessions it started".to_owned(),
         (_, ActionTarget::Itself) => "an agent may not do this to its own session".to_owned(),
         (_, ActionTarget::Stranger) => "that session did not start it".to_owned(),
-        (_, ActionTarget::Child | ActionTarget::Nobody) => format!("this needs the grant `{}`", no.needs),
+        (_, ActionTarget::Child | ActionTarget::NoSession) => format!("this needs the grant `{}`", no.needs),
     };
     Problem::new(
         ProblemCode::NotAllowed,
@@ -418,9 +418,9 @@ pub fn not_allowed(no: &ActionForbidden, session: &str, inside: &str) -> Problem
 }
 
 /// The denied action, and the command with which a person does it.
-fn deed(deed: CallerAction, session: &str) -> (String, String) {
+fn action_texts(action: CallerAction, session: &str) -> (String, String) {
     let typed = |verb: &str| format!("`berth {verb} {session}`");
-    match deed {
+    match action {
         CallerAction::Look => (format!("look at `{session}`"), typed("show")),
         CallerAction::Start { grant: Grant::Nothing, takes: true } => {
             ("end another writer of a conversation".to_owned(), "`berth run --take`".to_owned())

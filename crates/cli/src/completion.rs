@@ -83,9 +83,9 @@ fn commands() -> Vec<CompletionCandidate> {
 }
 
 /// All sessions or helpers of a state directory; reads only, and repairs nothing.
-fn known(shelf: impl Fn(StateDir) -> Option<StateDir>) -> Vec<SessionStatus> {
+fn known(folder: impl Fn(StateDir) -> Option<StateDir>) -> Vec<SessionStatus> {
     let root = StateDir::place().ok().filter(|root| StateDir::at(root.clone()).check_readable().is_ok());
-    let Some(home) = root.and_then(|root| StateDir::open(root).ok()).and_then(shelf) else {
+    let Some(home) = root.and_then(|root| StateDir::open(root).ok()).and_then(folder) else {
         return Vec::new();
     };
     let ids = home.session_ids().unwrap_or_default();
@@ -144,8 +144,8 @@ fn tags() -> Vec<CompletionCandidate> {
 }
 
 fn helpers() -> Vec<CompletionCandidate> {
-    // The shelf is only opened if there is one: opening makes it.
-    let helpers = known(|home| home.shelves().into_iter().find(StateDir::is_helpers));
+    // The folder is only opened if it is there: opening makes it.
+    let helpers = known(|home| home.folders().into_iter().find(StateDir::is_helpers));
     let mut names: Vec<String> = helpers.iter().map(|status| status.handle().to_owned()).collect();
     names.dedup();
     names.into_iter().map(CompletionCandidate::new).collect()

@@ -15,7 +15,7 @@ pub(crate) fn check(ctx: &CommandContext, verb: &CliVerb) -> Result<(), Problem>
     ctx.may_at_all(action_without_session(verb), "sessions")
 }
 
-/// The deed of a verb, apart from its effects on a session.
+/// The action of a verb, apart from its effects on a session.
 fn action_without_session(verb: &CliVerb) -> CallerAction {
     match verb {
         CliVerb::Sweep(args) if !args.dry_run => CallerAction::Sweep,

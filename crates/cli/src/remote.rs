@@ -22,7 +22,7 @@ const OF: char = ':';
 /// The host to run on, and the arguments there; `None` to run here.
 pub(crate) fn elsewhere(args: &CliArgs) -> Result<Option<(RemoteHost, Vec<String>)>, Problem> {
     if let Some(host) = &args.before.global.host {
-        return Ok(Some((RemoteHost::meant(&StateDir::locate()?, host)?, without_host(typed()?)?)));
+        return Ok(Some((RemoteHost::resolve(&StateDir::locate()?, host)?, without_host(typed()?)?)));
     }
     // Few commands name another host, and the others must not wait for a read of the disk.
     if !args.named.iter().any(|text| text.contains(OF)) {
@@ -102,12 +102,12 @@ pub(crate) fn run(host: &RemoteHost, typed: Vec<String>, verb: Option<&CliVerb>)
     } else if tty::can_ask() {
         ssh::PasswordPrompt::Person
     } else {
-        ssh::PasswordPrompt::Nobody
+        ssh::PasswordPrompt::Never
     };
     let mut command = ssh::ssh_command(host, asking, &words)?;
     let status = match asking {
         ssh::PasswordPrompt::Terminal => command.status().map_err(|error| ssh::no_ssh(&error))?,
-        ssh::PasswordPrompt::Person | ssh::PasswordPrompt::Nobody => {
+        ssh::PasswordPrompt::Person | ssh::PasswordPrompt::Never => {
             relay::run(command, verb.is_some_and(is_exact))?
         }
     };
@@ -159,7 +159,7 @@ fn is_exact(verb: &CliVerb) -> bool {
 }
 
 fn answers(host: &RemoteHost) -> bool {
-    let asked = ssh::ssh_command(host, ssh::PasswordPrompt::Nobody, &["--version".to_owned()]);
+    let asked = ssh::ssh_command(host, ssh::PasswordPrompt::Never, &["--version".to_owned()]);
     let quiet = asked
         .map(|mut command| command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status());
     quiet.is_ok_and(|ended| ended.is_ok_and(|status| status.success()))

@@ -44,7 +44,7 @@ pub(crate) enum TargetSource {
 }
 
 impl TargetSession {
-    /// True if the user did not name the session: then a deed that cannot be undone needs a yes.
+    /// True if the user did not name the session: then an action that cannot be undone needs a yes.
     pub(crate) fn is_implied(&self) -> bool {
         match self.how {
             TargetSource::Named => false,

@@ -59,7 +59,7 @@ pub struct HostSnapshot {
 
 impl RemoteHost {
     /// Finds a host by the name of a record; any other text is an ssh target.
-    pub fn meant(home: &StateDir, text: &str) -> Result<Self, Problem> {
+    pub fn resolve(home: &StateDir, text: &str) -> Result<Self, Problem> {
         if let Some(host) = find(home, text)? {
             return Ok(host);
         }

@@ -104,39 +104,39 @@ impl TokenStore {
     pub fn mint(
         &self,
         kind: TokenKind,
-        wish: &TokenParams,
+        params: &TokenParams,
         maker: TokenMaker<'_>,
     ) -> Result<NewToken, Problem> {
         let _lock = self.lock()?;
-        self.mint_locked(kind, wish, maker)
+        self.mint_locked(kind, params, maker)
     }
 
     /// Logs a browser in. The login is named after `browser`, its description for people, with a number if that name is
     /// in use.
     pub fn log_in(
         &self,
-        wish: TokenParams,
+        params: TokenParams,
         maker: TokenMaker<'_>,
         browser: &str,
     ) -> Result<NewToken, Problem> {
         let _lock = self.lock()?;
-        self.log_in_locked(wish, maker, browser)
+        self.log_in_locked(params, maker, browser)
     }
 
     fn log_in_locked(
         &self,
-        wish: TokenParams,
+        params: TokenParams,
         maker: TokenMaker<'_>,
         browser: &str,
     ) -> Result<NewToken, Problem> {
         let name = Some(free_name(browser, &self.records()?));
-        self.mint_locked(TokenKind::Login, &TokenParams { name, ..wish }, maker)
+        self.mint_locked(TokenKind::Login, &TokenParams { name, ..params }, maker)
     }
 
     fn mint_locked(
         &self,
         kind: TokenKind,
-        wish: &TokenParams,
+        params: &TokenParams,
         maker: TokenMaker<'_>,
     ) -> Result<NewToken, Problem> {
         let now = clock::wall_ms();
@@ -152,16 +152,16 @@ impl TokenStore {
             return Err(Problem::new(ProblemCode::Full, format!("there are {most} tokens already"))
                 .hint("`berth token ls` lists them; revoke what is not needed with `berth token revoke`"));
         }
-        if wish.sessions.as_ref().is_some_and(|sessions| sessions.len() > MOST_SESSIONS) {
+        if params.sessions.as_ref().is_some_and(|sessions| sessions.len() > MOST_SESSIONS) {
             let what = format!("a token names at most {MOST_SESSIONS} sessions");
             return Err(Problem::new(ProblemCode::Usage, what)
                 .hint("leave the list out for a token for all sessions"));
         }
-        if wish.life.is_some_and(|life| life > LONGEST_LIFE) {
+        if params.life.is_some_and(|life| life > LONGEST_LIFE) {
             return Err(Problem::new(ProblemCode::Usage, "a token lives at most a hundred years")
                 .hint("`--expires never` makes one that does not end"));
         }
-        let mut expires_at_ms = wish.life.map(|life| now.saturating_add(milliseconds(life)));
+        let mut expires_at_ms = params.life.map(|life| now.saturating_add(milliseconds(life)));
         if let Some(pass) = maker.pass {
             // A maker whose token was just revoked makes no more tokens.
             if !self.holds(pass) {
@@ -170,7 +170,7 @@ impl TokenStore {
                     "your own token was revoked, or has expired",
                 ));
             }
-            check_not_wider(pass, wish)?;
+            check_not_wider(pass, params)?;
             // A token expires with its maker's at the latest: otherwise each could make its own successor, and never
             // end.
             expires_at_ms = [expires_at_ms, pass.expires_at_ms].into_iter().flatten().min();
@@ -180,7 +180,7 @@ impl TokenStore {
         let secret = TokenSecret::mint(kind).map_err(cannot)?;
         let hash = secret.hash();
         let id = hash.id();
-        let name = match &wish.name {
+        let name = match &params.name {
             Some(name) => new_name(name, &known)?,
             None => format!("{}-{}", kind.word(), &id[..6]),
         };
@@ -188,8 +188,8 @@ impl TokenStore {
             kind,
             name,
             sha256: hash.hex(),
-            scope: wish.scope,
-            sessions: wish.sessions.as_ref().map(|ids| ids.iter().map(ToString::to_string).collect()),
+            scope: params.scope,
+            sessions: params.sessions.as_ref().map(|ids| ids.iter().map(ToString::to_string).collect()),
             created_at_ms: now,
             created_by: maker.place.to_owned(),
             parent: maker.pass.map(|pass| pass.id.clone()),
@@ -369,7 +369,7 @@ impl TokenStore {
         self.sync()?;
         let ids =
             |sessions: &BTreeSet<String>| sessions.iter().filter_map(|id| SessionId::parse(id)).collect();
-        let wish = TokenParams {
+        let params = TokenParams {
             name: None,
             scope: record.scope,
             sessions: record.sessions.as_ref().map(ids),
@@ -377,7 +377,7 @@ impl TokenStore {
         };
         // A login by a link that was made with a token ends with that token.
         let parent = record.parent.as_ref().map(|parent| self.pass_of(parent)).transpose()?;
-        self.log_in_locked(wish, TokenMaker { place, pass: parent.as_ref() }, browser)
+        self.log_in_locked(params, TokenMaker { place, pass: parent.as_ref() }, browser)
     }
 
     /// The rights of the token of this id.
@@ -503,13 +503,13 @@ pub fn void_sessions(scope: AccessScope, has_sessions: bool) -> Option<String> {
 }
 
 /// Refuses a token with more rights than its maker.
-fn check_not_wider(pass: &VerifiedToken, wish: &TokenParams) -> Result<(), Problem> {
-    if wish.scope > pass.scope {
+fn check_not_wider(pass: &VerifiedToken, params: &TokenParams) -> Result<(), Problem> {
+    if params.scope > pass.scope {
         let what =
-            format!("a token of the scope `{}` may not make one of the scope `{}`", pass.scope, wish.scope);
+            format!("a token of the scope `{}` may not make one of the scope `{}`", pass.scope, params.scope);
         return Err(Problem::new(ProblemCode::NotAllowed, what).hint("choose a lower scope"));
     }
-    if !pass.covers_sessions(wish.sessions.as_ref()) {
+    if !pass.covers_sessions(params.sessions.as_ref()) {
         return Err(Problem::new(
             ProblemCode::NotAllowed,
             "your token is for some sessions only, and the new one would be for more",

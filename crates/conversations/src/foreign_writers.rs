@@ -168,11 +168,11 @@ fn writers(
     found.dedup_by(|one, other| one.0 == other.0);
     found
         .into_iter()
-        .filter_map(|(identity, evidence)| look(kind, conversation_id, identity, evidence))
+        .filter_map(|(identity, evidence)| described_writer(kind, conversation_id, identity, evidence))
         .collect()
 }
 
-fn look(
+fn described_writer(
     kind: &str,
     conversation_id: &str,
     identity: ProcessIdentity,

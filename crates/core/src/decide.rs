@@ -141,7 +141,7 @@ pub enum Command {
         /** Name of the question; may be absent if there is only one. */
         request: Option<String>,
         /** The answer. */
-        wish: QuestionReply,
+        reply: QuestionReply,
         /** Client that asked. */
         by: Actor,
     },
@@ -415,7 +415,7 @@ pub fn decide(session: &Session, command: Command, now: ClockReading) -> Result<
         Command::Edit { turn, text, by } => turns::edit(session, turn, text, by),
         Command::Pause { by } => turns::pause(session, by),
         Command::GoOn { by } => turns::go_on(session, by),
-        Command::Answer { request, wish, by } => turns::answer(session, request.as_deref(), &wish, by),
+        Command::Answer { request, reply, by } => turns::answer(session, request.as_deref(), &reply, by),
         Command::LeaveConversation { .. } if session.is_live() => Err(Refusal::AlreadyRunning),
         Command::LeaveConversation { by } => {
             Ok(session.conversation.iter().map(|_| Event::ConversationLeft { by: by.clone() }).collect())

@@ -58,7 +58,7 @@ pub enum CallerKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ActionTarget {
     /// No session in particular.
-    Nobody,
+    NoSession,
     /// The session that the caller runs inside of.
     Itself,
     /// A session that it started, directly or through another one.
@@ -69,7 +69,7 @@ pub enum ActionTarget {
 
 impl ActionTarget {
     /// All targets.
-    pub const ALL: [Self; 4] = [Self::Nobody, Self::Itself, Self::Child, Self::Stranger];
+    pub const ALL: [Self; 4] = [Self::NoSession, Self::Itself, Self::Child, Self::Stranger];
 }
 
 /// Requests, as far as they differ in the rights that they need.
@@ -136,7 +136,7 @@ pub enum CallerAction {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ActionForbidden {
     /// The request.
-    pub deed: CallerAction,
+    pub action: CallerAction,
     /// Relation of the caller to the session that the request is about.
     pub target: ActionTarget,
     /// Grant that the request needs.
@@ -148,7 +148,7 @@ pub struct ActionForbidden {
 /// Decides whether a caller may do this.
 pub fn check_permission(
     caller: CallerKind,
-    deed: CallerAction,
+    action: CallerAction,
     target: ActionTarget,
 ) -> Result<(), ActionForbidden> {
     let (has, target, known) = match caller {
@@ -156,19 +156,19 @@ pub fn check_permission(
         CallerKind::Agent(grant) => (grant, target, Some(grant)),
         // The caller may be an agent that made itself unidentifiable; then it is a stranger to every session.
         CallerKind::Unseen => match target {
-            ActionTarget::Nobody => (Grant::Nothing, ActionTarget::Nobody, None),
+            ActionTarget::NoSession => (Grant::Nothing, ActionTarget::NoSession, None),
             ActionTarget::Itself | ActionTarget::Child | ActionTarget::Stranger => {
                 (Grant::Nothing, ActionTarget::Stranger, None)
             }
         },
     };
-    let needs = required_grant(deed, target);
-    if has >= needs { Ok(()) } else { Err(ActionForbidden { deed, target, needs, has: known }) }
+    let needs = required_grant(action, target);
+    if has >= needs { Ok(()) } else { Err(ActionForbidden { action, target, needs, has: known }) }
 }
 
 /// Grant that an agent needs for a request.
-pub fn required_grant(deed: CallerAction, target: ActionTarget) -> Grant {
-    match deed {
+pub fn required_grant(action: CallerAction, target: ActionTarget) -> Grant {
+    match action {
         CallerAction::Look => Grant::Nothing,
         // An agent must have the grant that it gives; and ending another writer is ending something.
         CallerAction::Start { grant, takes } => {
@@ -202,7 +202,7 @@ pub fn required_grant(deed: CallerAction, target: ActionTarget) -> Grant {
 fn of_children(target: ActionTarget, otherwise: Grant) -> Grant {
     match target {
         ActionTarget::Child => Grant::Nothing,
-        ActionTarget::Nobody | ActionTarget::Itself | ActionTarget::Stranger => otherwise,
+        ActionTarget::NoSession | ActionTarget::Itself | ActionTarget::Stranger => otherwise,
     }
 }
 
@@ -210,7 +210,7 @@ fn of_children(target: ActionTarget, otherwise: Grant) -> Grant {
 fn of_its_own(target: ActionTarget, otherwise: Grant) -> Grant {
     match target {
         ActionTarget::Itself | ActionTarget::Child => Grant::Nothing,
-        ActionTarget::Nobody | ActionTarget::Stranger => otherwise,
+        ActionTarget::NoSession | ActionTarget::Stranger => otherwise,
     }
 }
 
@@ -256,44 +256,49 @@ mod tests {
 
     fn rows() -> impl Iterator<Item = (CallerAction, ActionTarget, Grant)> {
         let targets = [ActionTarget::Itself, ActionTarget::Child, ActionTarget::Stranger];
-        TABLE.iter().flat_map(move |(deed, row)| {
+        TABLE.iter().flat_map(move |(action, row)| {
             let words: Vec<&str> = row.split_whitespace().collect();
-            assert_eq!(words.len(), targets.len(), "{deed:?}");
+            assert_eq!(words.len(), targets.len(), "{action:?}");
             let grant = |word: &str| match word {
                 "-" => Grant::Nothing,
                 word => Grant::ALL.into_iter().find(|grant| grant.word() == word).expect("a grant"),
             };
-            let row: Vec<_> = targets.iter().zip(&words).map(|(t, word)| (*deed, *t, grant(word))).collect();
+            let row: Vec<_> =
+                targets.iter().zip(&words).map(|(t, word)| (*action, *t, grant(word))).collect();
             row
         })
     }
 
     #[test]
     fn an_agent_may_do_what_the_table_says_and_with_each_grant_more() {
-        for (deed, target, needs) in rows() {
+        for (action, target, needs) in rows() {
             for has in Grant::ALL {
-                let said = check_permission(CallerKind::Agent(has), deed, target);
-                let no = Err(ActionForbidden { deed, target, needs, has: Some(has) });
-                assert_eq!(said, if has >= needs { Ok(()) } else { no }, "{has} {deed:?} {target:?}");
+                let said = check_permission(CallerKind::Agent(has), action, target);
+                let no = Err(ActionForbidden { action, target, needs, has: Some(has) });
+                assert_eq!(said, if has >= needs { Ok(()) } else { no }, "{has} {action:?} {target:?}");
             }
         }
     }
 
     #[test]
     fn a_caller_outside_of_all_sessions_may_do_everything() {
-        for (deed, target, _) in rows() {
-            assert_eq!(check_permission(CallerKind::Outside, deed, target), Ok(()), "{deed:?} {target:?}");
+        for (action, target, _) in rows() {
+            assert_eq!(
+                check_permission(CallerKind::Outside, action, target),
+                Ok(()),
+                "{action:?} {target:?}"
+            );
         }
     }
 
     #[test]
     fn a_caller_that_cannot_be_attributed_may_look_and_start_what_has_no_grant_and_no_more() {
-        for (deed, target, _) in rows() {
-            let allowed = [CallerAction::Look, NEW].contains(&deed);
+        for (action, target, _) in rows() {
+            let allowed = [CallerAction::Look, NEW].contains(&action);
             assert_eq!(
-                check_permission(CallerKind::Unseen, deed, target).is_ok(),
+                check_permission(CallerKind::Unseen, action, target).is_ok(),
                 allowed,
-                "{deed:?} {target:?}"
+                "{action:?} {target:?}"
             );
         }
     }
@@ -305,7 +310,7 @@ mod tests {
                 let said = check_permission(
                     CallerKind::Agent(has),
                     CallerAction::Start { grant, takes: false },
-                    ActionTarget::Nobody,
+                    ActionTarget::NoSession,
                 );
                 assert_eq!(said.is_ok(), grant <= has, "{has} gives {grant}");
             }

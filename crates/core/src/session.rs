@@ -331,7 +331,7 @@ impl Session {
             }
             Event::CancelRequested { turn, cancel } => self.turns.cancel_requested(*turn, cancel),
             Event::TurnEnded { turn, end, at_boot_ms } => self.turns.ended(*turn, end, *at_boot_ms),
-            Event::LateResult { turn, end } => self.turns.told(*turn, end),
+            Event::LateResult { turn, end } => self.turns.keep_result(*turn, end),
             Event::QuestionAsked { ask } => self.turns.asks.push(ask.clone()),
             Event::Answered { request, .. } | Event::QuestionWithdrawn { request } => {
                 self.turns.asks.retain(|ask| ask.request != *request);

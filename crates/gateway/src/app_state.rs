@@ -26,7 +26,7 @@ pub(crate) struct AppState {
     /// The state directory.
     pub(crate) home: StateDir,
     /// Authentication of requests.
-    pub(crate) door: AccessControl,
+    pub(crate) access: AccessControl,
     /// Cache of the agents of this host.
     pub(crate) agents: AgentCache,
     /// Cache of the report about this host.
@@ -59,11 +59,11 @@ impl AppState {
         metrics: Arc<GatewayMetrics>,
     ) -> Result<Arc<Self>, Problem> {
         let proxies = TrustedProxies::parse(&options.trusted_proxies)?;
-        let door = AccessControl::new(&home, &options.addresses(), &options.allow_hosts, proxies)?;
+        let access = AccessControl::new(&home, &options.addresses(), &options.allow_hosts, proxies)?;
         let live = Arc::new(FeedHub::new(home.clone()));
         Ok(Arc::new(Self {
             home,
-            door,
+            access,
             agents: known_agents(),
             examined: examined(),
             changes: known_changes(),

@@ -72,7 +72,7 @@ pub(crate) struct ConnectionDetails {
     /// True if the connection uses TLS of this gateway.
     pub(crate) secure: bool,
     /// Handle that cuts the connection off.
-    pub(crate) leash: RevocationHandle,
+    pub(crate) revocation: RevocationHandle,
 }
 
 /// State that authentication needs.
@@ -112,18 +112,18 @@ pub(crate) struct RequestEndpoint {
 }
 
 /// Authenticates a request, and passes it on if its caller may send it.
-pub(crate) async fn admit(State(gate): State<Arc<AppState>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn admit(State(state): State<Arc<AppState>>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let wire = request.extensions().get::<ConnectionDetails>().cloned().unwrap_or_default();
     let mut insists = false;
-    let mut response = match enter(&gate, &wire, &mut request) {
+    let mut response = match enter(&state, &wire, &mut request) {
         Ok((asked, pass)) => {
             insists = headers::insists_on_tls(Some(&asked.host), wire.secure);
             let underway = request.extensions_mut().remove::<Arc<RequestPermit>>();
             let mut response = match pass {
                 Some(pass) => {
-                    let gate = gate.clone();
-                    let holds: TokenCheck = Arc::new(move || gate.door.passes.holds(&pass));
+                    let state = state.clone();
+                    let holds: TokenCheck = Arc::new(move || state.access.passes.holds(&pass));
                     let route = route_of(&request);
                     match revocation::until_revoked(next.run(request), &holds).await {
                         Some(response) => end_with_token(response, &wire, holds),
@@ -149,21 +149,21 @@ pub(crate) async fn admit(State(gate): State<Arc<AppState>>, mut request: Reques
 
 /// All checks before a handler runs. Their results are added to the request.
 fn enter(
-    gate: &AppState,
+    state: &AppState,
     wire: &ConnectionDetails,
     request: &mut Request,
 ) -> Result<(RequestEndpoint, Option<Arc<VerifiedToken>>), HttpProblem> {
     let peer = request.extensions().get::<ConnectionPeer>().cloned();
     let peer = peer
         .ok_or_else(|| HttpProblem::from(Problem::new(ProblemCode::Bug, "a request has no peer address")))?;
-    let (asked, found, forwarded) = examine(gate, wire, peer, request)?;
+    let (asked, found, forwarded) = examine(state, wire, peer, request)?;
     let (caller, pass) = match found {
         Ok(Some((caller, pass))) => (Some(caller), pass),
-        Ok(None) | Err(_) if is_open(gate, request) => (None, None),
+        Ok(None) | Err(_) if is_open(state, request) => (None, None),
         Ok(None) => return Err(stranger("the request has no token")),
         Err(wrong) => return Err(wrong),
     };
-    let underway = gate.quotas.request(caller.as_ref(), forwarded)?;
+    let underway = state.quotas.request(caller.as_ref(), forwarded)?;
     if let Some(caller) = caller {
         if let Some(request) = request.extensions().get::<DeferredServing>() {
             request.mark_known();
@@ -180,7 +180,7 @@ fn enter(
 /// name, and for a page of another origin.
 #[expect(clippy::type_complexity, reason = "three results of one check")]
 fn examine(
-    gate: &AppState,
+    state: &AppState,
     wire: &ConnectionDetails,
     peer: ConnectionPeer,
     request: &Request,
@@ -193,9 +193,9 @@ fn examine(
         return Err(Problem::new(ProblemCode::NotAllowed, "this socket is for its owner only").into());
     }
     let (method, uri, headers) = (request.method(), request.uri(), request.headers());
-    let forwarded = gate.door.proxies.client(&peer, headers);
+    let forwarded = state.access.proxies.client(&peer, headers);
     let peer = forwarded.map_or(peer, |address| ConnectionPeer::Network(SocketAddr::new(address, 0)));
-    let host = gate.door.hosts.check(uri, headers, is_local)?;
+    let host = state.access.hosts.check(uri, headers, is_local)?;
     let from = OriginCheck { method, path: uri.path(), headers, host: &host, secure: wire.secure };
     origin_check::check(&from)?;
     let (shown, secure) = (RequestCredential::read(headers)?, from.is_secure());
@@ -203,7 +203,7 @@ fn examine(
         (RequestCredential::Nothing, ConnectionPeer::Local { pid, inside, .. }) => {
             Ok(Some((owner(headers, *pid, inside)?, None)))
         }
-        (shown, _) => authenticate(gate, &peer, &shown),
+        (shown, _) => authenticate(state, &peer, &shown),
     };
     Ok((RequestEndpoint { secure, host, peer }, found, forwarded))
 }
@@ -242,24 +242,24 @@ type AuthenticatedCaller = (RequestCaller, Option<Arc<VerifiedToken>>);
 
 /// Identifies the caller by its secret. `None` without one; an error if it is not valid.
 fn authenticate(
-    gate: &AppState,
+    state: &AppState,
     peer: &ConnectionPeer,
     shown: &RequestCredential,
 ) -> Result<Option<AuthenticatedCaller>, HttpProblem> {
     let good = match shown {
         RequestCredential::Nothing => return Ok(None),
         RequestCredential::Nonsense => None,
-        RequestCredential::Token(secret) => gate.door.passes.check(secret, TokenKind::Token),
-        RequestCredential::Login(secret) => gate.door.passes.check(secret, TokenKind::Login),
+        RequestCredential::Token(secret) => state.access.passes.check(secret, TokenKind::Token),
+        RequestCredential::Login(secret) => state.access.passes.check(secret, TokenKind::Login),
     };
     match good {
         Some(pass) => {
-            gate.door.audit.used(&pass, address_of(peer));
+            state.access.audit.used(&pass, address_of(peer));
             Ok(Some((caller_of(&pass, peer), Some(pass))))
         }
         // Every login ends this way, so this does not count as a guess.
         None if matches!(shown, RequestCredential::Login(_)) => Err(stranger("the login has ended")),
-        None => Err(failed(gate, peer)),
+        None => Err(failed(state, peer)),
     }
 }
 
@@ -284,10 +284,10 @@ fn caller_of(pass: &Arc<VerifiedToken>, peer: &ConnectionPeer) -> RequestCaller 
 }
 
 /// Counts a wrong secret, and makes the error for it.
-pub(crate) fn failed(gate: &AppState, peer: &ConnectionPeer) -> HttpProblem {
-    gate.door.audit.wrong_secret(address_of(peer));
+pub(crate) fn failed(state: &AppState, peer: &ConnectionPeer) -> HttpProblem {
+    state.access.audit.wrong_secret(address_of(peer));
     if let ConnectionPeer::Network(address) = peer
-        && let Err(wait) = gate.door.failures.count(address.ip(), Instant::now())
+        && let Err(wait) = state.access.failures.count(address.ip(), Instant::now())
     {
         let what = "too many wrong tokens came from your address";
         let hint = "wait, then send the right one; `berth token new` makes one";
@@ -319,14 +319,14 @@ fn route_of(request: &Request) -> Option<&'static str> {
 }
 
 /// True if the route of this request needs no token.
-fn is_open(gate: &AppState, request: &Request) -> bool {
+fn is_open(state: &AppState, request: &Request) -> bool {
     static OPEN: LazyLock<HashSet<(Method, &'static str)>> = LazyLock::new(|| {
         let open = crate::routes::all_routes().into_iter().filter(|route| route.scope.is_none());
         open.map(|route| (route.method, route.path)).collect()
     });
     let Some(path) = request.extensions().get::<MatchedPath>() else { return false };
     let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
-    let is_metrics = gate.options.open_metrics && path.as_str() == crate::http::system::METRICS;
+    let is_metrics = state.options.open_metrics && path.as_str() == crate::http::system::METRICS;
     is_metrics
         || OPEN
             .iter()
@@ -344,7 +344,7 @@ fn is_a_route(method: &Method, path: &str) -> bool {
 /// An answer that ends with the token of its request, however long it lasts.
 fn end_with_token(response: Response, wire: &ConnectionDetails, holds: TokenCheck) -> Response {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        wire.leash.watch(holds);
+        wire.revocation.watch(holds);
         return response;
     }
     response.map(|body| revocation::revocable_body(body, holds))

@@ -32,9 +32,9 @@ pub(crate) struct RequestCaller {
 
 impl RequestCaller {
     /// The context for verbs on behalf of this caller.
-    pub(crate) fn ctx(&self, gate: &AppState) -> VerbContext {
+    pub(crate) fn ctx(&self, state: &AppState) -> VerbContext {
         VerbContext {
-            home: gate.home.clone(),
+            home: state.home.clone(),
             place: self.place.clone(),
             size: None,
             parent: self.agent.clone(),
@@ -57,9 +57,9 @@ impl RequestCaller {
 
     /// The scope of the caller on another host. That host does not know the session that a caller is inside of, so
     /// the grant is applied here.
-    pub(crate) fn scope_elsewhere(&self, gate: &AppState) -> AccessScope {
+    pub(crate) fn scope_elsewhere(&self, state: &AppState) -> AccessScope {
         let agents = self.agent.iter().chain(&self.also);
-        agents.map(|agent| scope_elsewhere(grant_of(&gate.home, agent))).fold(self.scope, AccessScope::min)
+        agents.map(|agent| scope_elsewhere(grant_of(&state.home, agent))).fold(self.scope, AccessScope::min)
     }
 
     /// Refuses a caller that is limited to some sessions.
@@ -79,7 +79,7 @@ impl RequestCaller {
     /// is checked by its keeper, or by the verb, because there an agent's own children count.
     pub(crate) fn check_agent_route(
         &self,
-        gate: &AppState,
+        state: &AppState,
         scope: AccessScope,
         path: &str,
     ) -> Result<(), HttpProblem> {
@@ -87,7 +87,7 @@ impl RequestCaller {
         match scope {
             AccessScope::Read | AccessScope::Send => Ok(()),
             AccessScope::Control if is_about_one => Ok(()),
-            AccessScope::Control => Ok(self.ctx(gate).may_at_all(CallerAction::Sweep, path)?),
+            AccessScope::Control => Ok(self.ctx(state).may_at_all(CallerAction::Sweep, path)?),
             // `needs` checks the grant itself.
             AccessScope::Admin => Ok(()),
         }
@@ -134,24 +134,24 @@ pub(crate) struct RequestedSession {
 impl FromRequestParts<Arc<AppState>> for RequestedSession {
     type Rejection = HttpProblem;
 
-    async fn from_request_parts(parts: &mut Parts, gate: &Arc<AppState>) -> Result<Self, HttpProblem> {
-        let caller = RequestCaller::from_request_parts(parts, gate).await?;
-        let params = RawPathParams::from_request_parts(parts, gate).await;
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<AppState>) -> Result<Self, HttpProblem> {
+        let caller = RequestCaller::from_request_parts(parts, state).await?;
+        let params = RawPathParams::from_request_parts(parts, state).await;
         let params = params.map_err(|_| HttpProblem::usage("the path is not UTF-8"))?;
         let handle = params.iter().find(|(name, _)| *name == "session").map(|(_, value)| value.to_owned());
         let handle = handle.ok_or_else(|| HttpProblem::usage("no session is named"))?;
-        Self::find(gate, caller, handle).await
+        Self::find(state, caller, handle).await
     }
 }
 
 impl RequestedSession {
     /// Finds the session with this name or id, if the caller may see it.
     pub(crate) async fn find(
-        gate: &AppState,
+        state: &AppState,
         caller: RequestCaller,
         handle: String,
     ) -> Result<Self, HttpProblem> {
-        let ctx = caller.ctx(gate);
+        let ctx = caller.ctx(state);
         // An id needs one look at a directory, which is fast. A name may need a request to a keeper.
         let whole = SessionId::parse(&handle).filter(|id| ctx.home.session(id).exists());
         let id = match whole {

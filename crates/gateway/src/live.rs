@@ -4,7 +4,7 @@
 //! readers has none. A slow reader does not delay others: it falls back to the journal and loses no event. Every buffer
 //! has a limit.
 //! Not here: HTTP (see `http::events`), terminals (see `http::terminal`), revocation of tokens in the middle of a
-//! stream (see `auth::leash`).
+//! stream (see `auth::revocation`).
 //! Start with [`hub::FeedHub`], then [`feed::SessionFeed`]. Reasons: docs/design/live-events.md.
 
 pub(crate) mod async_cursor;

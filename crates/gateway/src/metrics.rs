@@ -141,7 +141,7 @@ impl GatewayMetrics {
         self.open_files.set(std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as i64));
         // Two concurrent reads would count new events twice.
         let mut sessions = self.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        sessions.look(home);
+        sessions.update(home);
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);

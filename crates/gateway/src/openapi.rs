@@ -199,7 +199,7 @@ fn responses(route: &Route, schemas: &mut SchemaSets) -> Map<String, Value> {
             let bare = gives.media_type.split(';').next().unwrap_or_default();
             answer["content"][bare] = schema.unwrap_or_else(|| json!({}));
         }
-        for (name, about) in route.told.iter().filter(|_| (200..300).contains(&gives.status)) {
+        for (name, about) in route.response_headers.iter().filter(|_| (200..300).contains(&gives.status)) {
             answer["headers"][*name] = json!({"description": about, "schema": {"type": "string"}});
         }
     }

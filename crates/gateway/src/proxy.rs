@@ -40,7 +40,7 @@ pub fn serve_stdio(home: StateDir) -> Result<(), Problem> {
     runtime.block_on(async {
         let over = CancellationToken::new();
         let stdin = GuardedStdin { stdin: tokio::io::stdin(), _in_use: over.clone().drop_guard() };
-        let stdio = wire.leash.hold(tokio::io::join(stdin, tokio::io::stdout()));
+        let stdio = wire.revocation.hold(tokio::io::join(stdin, tokio::io::stdout()));
         let router = router.map_request(move |mut request: axum::http::Request<hyper::body::Incoming>| {
             request.extensions_mut().insert(peer.clone());
             request.extensions_mut().insert(wire.clone());

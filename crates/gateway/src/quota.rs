@@ -79,17 +79,17 @@ struct RequestCloser {
     /// Cancelled when the request has ended.
     done: CancellationToken,
     /// Cuts the connection of the request.
-    leash: Option<RevocationHandle>,
+    revocation: Option<RevocationHandle>,
 }
 
 impl RequestCloser {
     /// Ends the request: by its own last event, or by cutting its connection if its client does not read.
     fn close(self) {
         self.closed.cancel();
-        let Some(leash) = self.leash else { return };
+        let Some(revocation) = self.revocation else { return };
         tokio::spawn(async move {
             if tokio::time::timeout(GRACE, self.done.cancelled()).await.is_err() {
-                leash.cut();
+                revocation.cut();
             }
         });
     }
@@ -136,9 +136,9 @@ impl RequestQuotas {
         self: &Arc<Self>,
         caller: &RequestCaller,
         what: LastingKind,
-        leash: Option<RevocationHandle>,
+        revocation: Option<RevocationHandle>,
     ) -> LastingPermit {
-        self.enter(holder(caller).map(QuotaKey::Caller), what, leash)
+        self.enter(holder(caller).map(QuotaKey::Caller), what, revocation)
     }
 
     /// Makes room for the body of an unknown caller: at the limit the oldest such body is given up.
@@ -150,9 +150,10 @@ impl RequestQuotas {
         self: &Arc<Self>,
         whose: Option<QuotaKey>,
         what: LastingKind,
-        leash: Option<RevocationHandle>,
+        revocation: Option<RevocationHandle>,
     ) -> LastingPermit {
-        let sign = RequestCloser { closed: CancellationToken::new(), done: CancellationToken::new(), leash };
+        let sign =
+            RequestCloser { closed: CancellationToken::new(), done: CancellationToken::new(), revocation };
         let Some(whose) = whose else {
             return LastingPermit { quotas: self.clone(), key: None, number: 0, sign, what };
         };

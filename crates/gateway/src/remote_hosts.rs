@@ -381,7 +381,7 @@ fn forget_idle(lines: &mut HashMap<RemoteHostKey, HostConnections>) {
 }
 
 async fn open(host: &RemoteHost) -> Result<SshConnection, HttpProblem> {
-    let mut command = ssh::ssh_command(host, ssh::PasswordPrompt::Nobody, &["proxy".to_owned()])?;
+    let mut command = ssh::ssh_command(host, ssh::PasswordPrompt::Never, &["proxy".to_owned()])?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| ssh::no_ssh(&error))?;
     let ends = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());

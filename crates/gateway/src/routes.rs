@@ -62,7 +62,7 @@ pub struct Route {
     pub(crate) headers: Vec<(&'static str, &'static str)>,
     pub(crate) gives: Vec<RouteResponse>,
     /// Headers of successful answers, each with its description.
-    pub(crate) told: Vec<(&'static str, &'static str)>,
+    pub(crate) response_headers: Vec<(&'static str, &'static str)>,
     pub(crate) fails: Vec<ProblemCode>,
     /// Errors whose status differs from the one in the table of codes.
     pub(crate) fails_with: Vec<(u16, ProblemCode, &'static str)>,
@@ -126,7 +126,7 @@ impl Route {
             query: None,
             headers: vec![],
             gives: vec![],
-            told: vec![],
+            response_headers: vec![],
             fails: vec![],
             fails_with: vec![],
             handler: on(filter, handler),
@@ -194,8 +194,8 @@ impl Route {
     }
 
     /// Declares a header of successful answers.
-    pub(crate) fn tells(mut self, name: &'static str, about: &'static str) -> Self {
-        self.told.push((name, about));
+    pub(crate) fn response_header(mut self, name: &'static str, about: &'static str) -> Self {
+        self.response_headers.push((name, about));
         self
     }
 
@@ -263,37 +263,37 @@ pub(crate) struct RouteGuard {
 
 impl RouteGuard {
     /// Refuses a caller that has no right to use this route.
-    pub(crate) fn allows(&self, gate: &AppState, caller: &RequestCaller) -> Result<(), HttpProblem> {
+    pub(crate) fn allows(&self, state: &AppState, caller: &RequestCaller) -> Result<(), HttpProblem> {
         caller.needs(self.scope)?;
         if !self.filtered {
             caller.needs_all_sessions()?;
         }
-        caller.check_agent_route(gate, self.scope, self.path)
+        caller.check_agent_route(state, self.scope, self.path)
     }
 }
 
 /// The router: every request goes through `auth`, and every route checks its scope. Made once.
-pub(crate) fn router(gate: Arc<AppState>) -> Router {
+pub(crate) fn router(state: Arc<AppState>) -> Router {
     let mut router = Router::new();
     for route in all_routes() {
-        let (gate, path) = (Arc::clone(&gate), route.path);
+        let (state, path) = (Arc::clone(&state), route.path);
         let is_open =
-            route.scope.is_none() || (gate.options.open_metrics && path == crate::http::system::METRICS);
+            route.scope.is_none() || (state.options.open_metrics && path == crate::http::system::METRICS);
         let handler = match route.scope.filter(|_| !is_open) {
             Some(scope) => {
                 let guard = RouteGuard { scope, filtered: route.filtered, path };
                 route.handler.layer(axum::middleware::from_fn(
                     move |caller: RequestCaller, request: Request, next: Next| {
-                        let gate = Arc::clone(&gate);
+                        let state = Arc::clone(&state);
                         async move {
                             let method = request.method().clone();
                             crate::trace::came_from(&caller.place);
-                            let answer = match guard.allows(&gate, &caller) {
+                            let answer = match guard.allows(&state, &caller) {
                                 Ok(()) => viewer_filter::within(caller.viewer(), next.run(request)).await,
                                 Err(fault) => fault.into_response(),
                             };
                             if answer.status() == StatusCode::FORBIDDEN {
-                                gate.door.audit.refused(&caller, method.as_str(), path);
+                                state.access.audit.refused(&caller, method.as_str(), path);
                             }
                             matched(answer, MatchedRoute { path, is_known: true })
                         }
@@ -306,12 +306,12 @@ pub(crate) fn router(gate: Arc<AppState>) -> Router {
         };
         router = router.route(path, handler);
     }
-    let door = axum::middleware::from_fn_with_state(gate.clone(), crate::auth::admit);
+    let admission = axum::middleware::from_fn_with_state(state.clone(), crate::auth::admit);
     router
         .fallback(crate::http::system::route_not_found)
         .method_not_allowed_fallback(crate::http::system::method_not_allowed)
-        .layer(door)
-        .with_state(gate)
+        .layer(admission)
+        .with_state(state)
 }
 
 fn matched(mut answer: Response, route: MatchedRoute) -> Response {

@@ -98,15 +98,15 @@ pub fn serve(
         berth_verbs::keepers::adopt_children();
     }
     // The settings are checked before anything is opened.
-    let gate = AppState::new(home.clone(), options.clone(), metrics.clone())?;
-    let ending = gate.ending.clone();
+    let state = AppState::new(home.clone(), options.clone(), metrics.clone())?;
+    let ending = state.ending.clone();
     let listeners = BoundListeners::open(&home, &options, &inherited)?;
     // Before any thread is started: signals blocked here are blocked in all threads, and only the guard receives them.
     let guard = SupervisorSetup::new().map_err(|error| failed("cannot wait for signals", &error))?;
     let limit = connection_limit();
     let log =
         Arc::new(access_log::AccessLog::start(options.log).map_err(|error| failed("cannot start", &error))?);
-    let proxies = gate.door.proxies.clone();
+    let proxies = state.access.proxies.clone();
     let connections = ConnectionLimits::new(limit, metrics.clone(), ending.clone(), proxies);
     let hearts: Vec<ListenerHeartbeat> =
         listeners.all.iter().map(|listener| ListenerHeartbeat::new(&listener.name)).collect();
@@ -120,8 +120,8 @@ pub fn serve(
         .max_blocking_threads(MAX_VERBS)
         .build()
         .map_err(|error| failed("cannot start", &error))?;
-    let router = crate::routes::router(gate.clone());
-    let server = Arc::new(ServerContext { router, gate, connections, log: log.clone(), tls: tls.clone() });
+    let router = crate::routes::router(state.clone());
+    let server = Arc::new(ServerContext { router, state, connections, log: log.clone(), tls: tls.clone() });
     guard
         .start(hearts.clone(), again, ending.clone(), log.clone(), tls)
         .map_err(|error| failed("cannot start", &error))?;

@@ -161,7 +161,7 @@ impl SessionMonitor {
     }
 
     /// Reads something of the session. Readers do not wait for requests that wait for a stuck keeper.
-    pub(crate) async fn look<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         verb: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, HttpProblem> {
@@ -223,7 +223,7 @@ impl SessionMonitor {
             let look = async {
                 let _only_one = self.bringing.lock().await;
                 let (ctx, id) = (self.ctx.clone(), self.id.clone());
-                self.look(move || turns::turn_wait_state(&ctx, &id, number, may_start)).await
+                self.read(move || turns::turn_wait_state(&ctx, &id, number, may_start)).await
             };
             let Ok(standing) = timeout_at(end, look).await else { return Ok(TurnWaitOutcome::TimedOut) };
             match standing? {
@@ -269,7 +269,7 @@ impl SessionMonitor {
             VerbContext { parent: caller.agent.clone(), also: caller.also.clone(), ..self.ctx.clone() },
             self.id.clone(),
         );
-        self.look(move || Ok(ctx.may(CallerAction::Resume { takes: false }, &id).is_ok())).await
+        self.read(move || Ok(ctx.may(CallerAction::Resume { takes: false }, &id).is_ok())).await
     }
 
     /// The current state of the session. An event wakes all waiting requests, which share one read.
@@ -277,7 +277,7 @@ impl SessionMonitor {
         let me = Arc::clone(self);
         let look = async move {
             let (ctx, id) = (me.ctx.clone(), me.id.clone());
-            me.look(move || ctx.status(&id)).await
+            me.read(move || ctx.status(&id)).await
         };
         self.status.get(move || look).await
     }

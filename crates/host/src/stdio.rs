@@ -25,13 +25,13 @@ pub fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     out.write_all(bytes).and_then(|()| out.flush())
 }
 
-// SAFETY: the loader calls every entry of this section once, before `main`, with C's calling convention. `look` uses
-// nothing that the runtime sets up: one system call and an atomic.
+// SAFETY: the loader calls every entry of this section once, before `main`, with C's calling convention.
+// `record_stdout_mode` uses nothing that the runtime sets up: one system call and an atomic.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
+static RECORD_STDOUT_MODE: extern "C" fn() = record_stdout_mode;
 
-extern "C" fn look() {
+extern "C" fn record_stdout_mode() {
     // SAFETY: the call only reads the flags of a descriptor, and any descriptor number is allowed.
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFL) };
     let is_unwritable = flags < 0 || flags & libc::O_ACCMODE == libc::O_RDONLY;

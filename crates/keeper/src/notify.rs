@@ -101,11 +101,11 @@ impl NotifyConfigCache {
             return true;
         }
         let Some(path) = config_file() else { return false };
-        self.look(LOOK_PATIENCE, move |last| last.at(&path))
+        self.refresh(LOOK_PATIENCE, move |last| last.at(&path))
     }
 
     /// Looks at the file, for at most `patience`. After a look that hangs no second one is started.
-    fn look(
+    fn refresh(
         &mut self,
         patience: Duration,
         look: impl FnOnce(NotifyConfigState) -> NotifyConfigState + Send + 'static,
@@ -232,12 +232,12 @@ mod tests {
             let _ = gate.recv();
             last
         };
-        assert!(known.look(Duration::ZERO, hangs));
+        assert!(known.refresh(Duration::ZERO, hangs));
         // Another look would hang as well: there is none until the first is over.
-        assert!(known.look(Duration::ZERO, |_| panic!("a second look")));
+        assert!(known.refresh(Duration::ZERO, |_| panic!("a second look")));
         drop(go);
-        assert!(!known.look(Duration::from_secs(60), |_| panic!("a second look")));
-        assert!(known.look(Duration::from_secs(60), |last| NotifyConfigState { mentions: true, ..last }));
+        assert!(!known.refresh(Duration::from_secs(60), |_| panic!("a second look")));
+        assert!(known.refresh(Duration::from_secs(60), |last| NotifyConfigState { mentions: true, ..last }));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use berth_host::identity::{self, ProcessStat};
 use berth_host::{cgroup, process_tree};
 use berth_store::SessionFiles;
 use berth_store::foreign_lease_holder::command_of_process;
-use berth_store::state_dir::{SHELVES, StateDir};
+use berth_store::state_dir::{FOLDERS, StateDir};
 use berth_store::{keepers, session_status};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -240,13 +240,14 @@ pub enum ClaimedRecord {
 /// Finds the record of the session or helper that a claim names.
 pub fn record_of(home: &StateDir, claim: &ProcessClaim) -> Result<ClaimedRecord, Problem> {
     if let Some(other) = claim.home.as_ref().filter(|dir| !is_same_directory(dir, home.root())) {
-        let gone = |shelf: &str| matches!(other.join(shelf).join(claim.id.as_str()).try_exists(), Ok(false));
-        let is_there = !SHELVES.iter().all(|shelf| gone(shelf));
+        let gone =
+            |folder: &str| matches!(other.join(folder).join(claim.id.as_str()).try_exists(), Ok(false));
+        let is_there = !FOLDERS.iter().all(|folder| gone(folder));
         return Ok(if is_there { ClaimedRecord::Elsewhere(other.clone()) } else { ClaimedRecord::Missing });
     }
-    for shelf in home.shelves() {
-        if shelf.session(&claim.id).has_events()? {
-            return session_status::status(&shelf, &claim.id)
+    for dir in home.folders() {
+        if dir.session(&claim.id).has_events()? {
+            return session_status::status(&dir, &claim.id)
                 .map(|status| ClaimedRecord::Found(Box::new(status)));
         }
     }

@@ -90,7 +90,7 @@ impl PeerProcess {
     }
 
     /// The sessions it is inside of: by the evidence from the connection, and by what the process carries now.
-    pub fn look(&self, home: &StateDir) -> CallerAttribution {
+    pub fn attribute(&self, home: &StateDir) -> CallerAttribution {
         // The only other account here is root, which needs no permission. The visible evidence counts.
         let is_root = self.uid != rustix::process::geteuid().as_raw();
         let seen = match &self.attribution {
@@ -120,7 +120,7 @@ fn gone(pid: u32) -> String {
 /// Attributes the process at the other end of a connection.
 pub fn sessions_around_peer(home: &StateDir, stream: &impl AsFd) -> CallerAttribution {
     match PeerProcess::of(home, stream) {
-        Ok(peer) => peer.look(home),
+        Ok(peer) => peer.attribute(home),
         Err(error) => {
             CallerAttribution::Unseen(format!("cannot read the process of the connection: {error}"))
         }
@@ -303,12 +303,12 @@ fn is_here(home: &StateDir, session: &SessionFiles) -> io::Result<bool> {
 
 /// True if this state directory has such a session or helper. Another state directory has agents of its own.
 fn is_kept_here(home: &StateDir, id: &SessionId) -> bool {
-    home.shelves().iter().any(|shelf| shelf.session(id).has_events().unwrap_or(true))
+    home.folders().iter().any(|dir| dir.session(id).has_events().unwrap_or(true))
 }
 
 /// True if a session without a record here was recorded here once: its directory or its keeper still exists.
 fn has_lost_its_record(home: &StateDir, id: &SessionId) -> bool {
-    let is_left = home.shelves().iter().any(|shelf| shelf.session(id).try_exists().unwrap_or(true));
+    let is_left = home.folders().iter().any(|dir| dir.session(id).try_exists().unwrap_or(true));
     let is_its_keeper = |stat: &ProcessStat| {
         let dir =
             (stat.comm == KEEPERS_NAME).then(|| keepers::session_keeper_was_started_for(stat.pid)).flatten();
@@ -320,9 +320,9 @@ fn has_lost_its_record(home: &StateDir, id: &SessionId) -> bool {
 /// True if a run goes on. Variables are inherited by processes that left the run long ago; on their own they count
 /// only while it goes on.
 fn runs(home: &StateDir, id: &SessionId, epoch: Epoch) -> Result<bool, String> {
-    let mut shelves = home.shelves().into_iter();
-    let shelf = shelves.find(|shelf| shelf.session(id).has_events().unwrap_or(true));
-    match shelf.map(|shelf| session_status::status(&shelf, id)) {
+    let mut dirs = home.folders().into_iter();
+    let dir = dirs.find(|dir| dir.session(id).has_events().unwrap_or(true));
+    match dir.map(|dir| session_status::status(&dir, id)) {
         None => Ok(false),
         Some(Ok(status)) => Ok(status.epoch == epoch.0 && status.ended_at.is_none()),
         Some(Err(problem)) if problem.code == ProblemCode::NotFound => Ok(false),
@@ -383,7 +383,7 @@ pub fn farthest_target(targets: impl Iterator<Item = ActionTarget>) -> ActionTar
     let rank = |target: &ActionTarget| match target {
         ActionTarget::Itself => 0,
         ActionTarget::Child => 1,
-        ActionTarget::Nobody | ActionTarget::Stranger => 2,
+        ActionTarget::NoSession | ActionTarget::Stranger => 2,
     };
     // Without any target the relation is that of a stranger.
     targets.max_by_key(rank).unwrap_or(ActionTarget::Stranger)
@@ -413,18 +413,18 @@ impl CallerAttribution {
     /// to a session.
     pub fn allow(
         &self,
-        deed: CallerAction,
+        action: CallerAction,
         handle: &str,
         target: impl Fn(&SessionId) -> ActionTarget,
     ) -> Result<(), Problem> {
         match self {
             Self::Outside => Ok(()),
             Self::Inside(all) => all.iter().try_for_each(|inside| {
-                check_permission(CallerKind::Agent(inside.grant), deed, target(&inside.session))
+                check_permission(CallerKind::Agent(inside.grant), action, target(&inside.session))
                     .map_err(|forbidden| not_allowed(&forbidden, handle, &inside.handle))
             }),
-            Self::Unseen(why) => check_permission(CallerKind::Unseen, deed, ActionTarget::Nobody)
-                .and_then(|()| check_permission(CallerKind::Unseen, deed, ActionTarget::Stranger))
+            Self::Unseen(why) => check_permission(CallerKind::Unseen, action, ActionTarget::NoSession)
+                .and_then(|()| check_permission(CallerKind::Unseen, action, ActionTarget::Stranger))
                 .map_err(|_| {
                     Problem::new(ProblemCode::NotAllowed, format!("cannot identify the caller: {why}"))
                         .hint("keep the calling process alive until the answer arrives, and visible in /proc")
@@ -441,7 +441,7 @@ impl CallerAttribution {
     }
 }
 
-/// The deed of a request, for the permission rules, as far as the request alone shows it.
+/// The action of a request, for the permission rules, as far as the request alone shows it.
 pub fn action_of_request(request: &KeeperRequest) -> CallerAction {
     match request {
         KeeperRequest::Create { spec, take, .. } => CallerAction::Start { grant: spec.grant.into(), takes: take.takes() },

@@ -18,8 +18,8 @@ pub fn reached(name: &str) {
     use std::sync::atomic::{AtomicU32, Ordering};
     static PASSED: AtomicU32 = AtomicU32::new(0);
     let Ok(armed) = std::env::var(VARIABLE) else { return };
-    let (deed, point) = match armed.split_once(':') {
-        Some((deed @ ("stall" | "stop" | "panic"), point)) => (deed, point),
+    let (action, point) = match armed.split_once(':') {
+        Some((action @ ("stall" | "stop" | "panic"), point)) => (action, point),
         Some(_) | None => ("die", armed.as_str()),
     };
     let (wanted, count) = point.split_once(':').unwrap_or((point, "1"));
@@ -28,7 +28,7 @@ pub fn reached(name: &str) {
     if wanted != name || !is_it() {
         return;
     }
-    match deed {
+    match action {
         "stall" => loop {
             std::thread::park();
         },

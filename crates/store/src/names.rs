@@ -168,8 +168,8 @@ impl StateDir {
 
     /// Removes every name and key of a session that is gone.
     pub fn drop_pointers(&self, id: &SessionId) -> io::Result<()> {
-        for shelf in ["names", "keys"] {
-            for entry in fs::read_dir(self.root().join(shelf))? {
+        for folder in ["names", "keys"] {
+            for entry in fs::read_dir(self.root().join(folder))? {
                 self.drop_pointer(&entry?.path(), id, |_| true)?;
             }
         }

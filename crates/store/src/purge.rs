@@ -39,14 +39,14 @@ impl SessionFiles {
     /// Takes the session out of every list. The lease stays held: it moves along.
     pub fn bury(&self, _: &Lease) -> Result<PendingPurge, PurgeError> {
         let home = self.home();
-        let shelf = home.purging_place();
-        private(&shelf).map_err(PurgeError::NoPlace)?;
-        let grave = PendingPurge { id: self.id().clone(), dir: shelf.join(self.id().as_str()) };
+        let purging = home.purging_place();
+        private(&purging).map_err(PurgeError::NoPlace)?;
+        let grave = PendingPurge { id: self.id().clone(), dir: purging.join(self.id().as_str()) };
         // Remains of an earlier session with this id, which was restored from a copy.
         grave.remove().map_err(PurgeError::Occupied)?;
         fs::rename(self.dir(), &grave.dir).map_err(PurgeError::Unmoved)?;
         // From here on the session is gone from every list, even if this process dies.
-        let _ = berth_host::disk::sync_dirs(&[&home.sessions_dir(), &shelf]);
+        let _ = berth_host::disk::sync_dirs(&[&home.sessions_dir(), &purging]);
         Ok(grave)
     }
 }

@@ -103,18 +103,18 @@ impl SessionFiles {
         &self.id
     }
 
-    /// State directory and shelf of the session.
+    /// State directory and folder of the session.
     pub fn home(&self) -> StateDir {
-        StateDir::around(&self.dir).expect("the files of a session are on a shelf of a state directory")
+        StateDir::around(&self.dir).expect("the files of a session are in a folder of a state directory")
     }
 
     /// Root of the state directory, for files that belong to no session.
     pub fn root(&self) -> &Path {
         let root = self.dir.parent().and_then(Path::parent);
-        root.expect("the files of a session are on a shelf of a state directory")
+        root.expect("the files of a session are in a folder of a state directory")
     }
 
-    /// True if it is on the shelf of helpers.
+    /// True if it is in the folder of helpers.
     pub fn is_helper(&self) -> bool {
         self.home().is_helpers()
     }
@@ -159,8 +159,8 @@ impl SessionFiles {
 
     /// Makes the file names of a new session survive a power cut.
     pub fn sync_new(&self) -> io::Result<()> {
-        let shelf = self.dir.parent().expect("a session is on a shelf");
-        disk::sync_dirs(&[&self.dir, shelf])
+        let folder = self.dir.parent().expect("a session is in a folder");
+        disk::sync_dirs(&[&self.dir, folder])
     }
 
     /// Size of the session's files in bytes. A file that cannot be read counts nothing.

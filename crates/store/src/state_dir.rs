@@ -29,13 +29,13 @@ const HELPERS: &str = "helpers";
 /// Directory of sessions that are being deleted.
 const PURGING: &str = "purging";
 /// Directories of a state directory that contain sessions or helpers.
-pub const SHELVES: [&str; 2] = [SESSIONS, HELPERS];
+pub const FOLDERS: [&str; 2] = [SESSIONS, HELPERS];
 
-/// The state directory, checked, and one shelf in it: sessions, or helpers, which have the same shape.
+/// The state directory, checked, and one folder of it: sessions, or helpers, which have the same shape.
 #[derive(Clone, Debug)]
 pub struct StateDir {
     root: PathBuf,
-    shelf: &'static str,
+    folder: &'static str,
 }
 
 impl StateDir {
@@ -56,42 +56,42 @@ impl StateDir {
         for dir in [root.clone(), root.join(SESSIONS), root.join("names"), root.join("keys")] {
             private(&dir)?;
         }
-        Ok(Self { root, shelf: SESSIONS })
+        Ok(Self { root, folder: SESSIONS })
     }
 
-    /// The state directory at this place, with sessions on its shelf. Nothing is made or checked.
+    /// The state directory at this place, with its sessions. Nothing is made or checked.
     pub fn at(root: PathBuf) -> Self {
-        Self { root, shelf: SESSIONS }
+        Self { root, folder: SESSIONS }
     }
 
     /// This state directory, with helpers in the place of sessions.
     pub fn helpers(&self) -> Result<Self, Problem> {
         private(&self.root.join(HELPERS))?;
-        Ok(Self { root: self.root.clone(), shelf: HELPERS })
+        Ok(Self { root: self.root.clone(), folder: HELPERS })
     }
 
     /// This state directory, with sessions in their place.
     pub fn sessions(&self) -> Self {
-        Self { root: self.root.clone(), shelf: SESSIONS }
+        Self { root: self.root.clone(), folder: SESSIONS }
     }
 
     /// True for helpers. Their ids are not random: a purged id can be used again by another helper.
     pub fn is_helpers(&self) -> bool {
-        self.shelf == HELPERS
+        self.folder == HELPERS
     }
 
-    /// Finds the state directory, shelf and id for the directory of a session or helper.
+    /// Finds the state directory, folder and id for the directory of a session or helper.
     pub(crate) fn of(dir: &Path) -> Result<(Self, SessionId), Problem> {
         let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
-        let shelf = dir.parent();
+        let folder = dir.parent();
         let parts = (
-            shelf.and_then(Path::parent),
-            shelf.and_then(name),
+            folder.and_then(Path::parent),
+            folder.and_then(name),
             name(dir).as_deref().and_then(SessionId::parse),
         );
         match parts {
-            (Some(root), Some(shelf), Some(id)) if shelf == SESSIONS => Ok((Self::open(root.into())?, id)),
-            (Some(root), Some(shelf), Some(id)) if shelf == HELPERS => {
+            (Some(root), Some(folder), Some(id)) if folder == SESSIONS => Ok((Self::open(root.into())?, id)),
+            (Some(root), Some(folder), Some(id)) if folder == HELPERS => {
                 Ok((Self::open(root.into())?.helpers()?, id))
             }
             _ => {
@@ -104,15 +104,16 @@ impl StateDir {
 
     /// Like [`Self::of`], but without reading the disk, for a process that keeps the session.
     pub(crate) fn around(dir: &Path) -> Option<Self> {
-        let shelf = dir.parent()?;
-        let named = SHELVES.into_iter().find(|known| shelf.file_name().is_some_and(|name| name == *known))?;
-        Some(Self { root: shelf.parent()?.to_owned(), shelf: named })
+        let folder = dir.parent()?;
+        let named =
+            FOLDERS.into_iter().find(|known| folder.file_name().is_some_and(|name| name == *known))?;
+        Some(Self { root: folder.parent()?.to_owned(), folder: named })
     }
 
-    /// Both shelves: sessions, and helpers if there ever was one.
-    pub fn shelves(&self) -> Vec<StateDir> {
-        let on = |shelf| Self { root: self.root.clone(), shelf };
-        SHELVES.into_iter().filter(|shelf| self.root.join(shelf).is_dir()).map(on).collect()
+    /// Both folders: sessions, and helpers if there ever was one.
+    pub fn folders(&self) -> Vec<StateDir> {
+        let on = |folder| Self { root: self.root.clone(), folder };
+        FOLDERS.into_iter().filter(|folder| self.root.join(folder).is_dir()).map(on).collect()
     }
 
     /// The directory itself.
@@ -127,7 +128,7 @@ impl StateDir {
 
     /// Directory of all sessions.
     pub(crate) fn sessions_dir(&self) -> PathBuf {
-        self.root.join(self.shelf)
+        self.root.join(self.folder)
     }
 
     /// Directory of sessions that are being deleted. No list reads it.

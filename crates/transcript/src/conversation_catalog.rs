@@ -90,39 +90,39 @@ pub fn list_conversations(
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<ConversationCatalog, String> {
     let dir = config_dir(kind, env)?;
-    let mut shelf = ConversationCatalog::default();
+    let mut catalog = ConversationCatalog::default();
     match kind {
         TranscriptKind::Claude => {
-            for project in shelf.entries(&dir.join("projects")) {
-                for path in shelf.entries(&project) {
+            for project in catalog.entries(&dir.join("projects")) {
+                for path in catalog.entries(&project) {
                     let name = path.file_name().unwrap_or_default().as_bytes();
                     if let Some(id) = name.strip_suffix(b".jsonl").and_then(id) {
-                        shelf.put(kind, id, path, false, false);
+                        catalog.put(kind, id, path, false, false);
                     }
                 }
             }
         }
         TranscriptKind::Codex => {
             for (folder, depth, is_archived) in [("sessions", 3, false), ("archived_sessions", 0, true)] {
-                shelf.rollouts(&dir.join(folder), depth, is_archived);
+                catalog.rollouts(&dir.join(folder), depth, is_archived);
             }
         }
     }
-    shelf.kept.sort_by(|one, other| (other.modified_ms, &one.id).cmp(&(one.modified_ms, &other.id)));
+    catalog.kept.sort_by(|one, other| (other.modified_ms, &one.id).cmp(&(one.modified_ms, &other.id)));
     // Two paths may lead to one file.
-    shelf.kept.dedup_by(|one, other| one.id == other.id && is_one(&one.path, &other.path));
-    shelf.more = shelf.kept.len().saturating_sub(MOST_KEPT);
-    shelf.kept.truncate(MOST_KEPT);
-    Ok(shelf)
+    catalog.kept.dedup_by(|one, other| one.id == other.id && is_one(&one.path, &other.path));
+    catalog.more = catalog.kept.len().saturating_sub(MOST_KEPT);
+    catalog.kept.truncate(MOST_KEPT);
+    Ok(catalog)
 }
 
 /// The conversation in this file, at any place: its name has the id.
 pub fn conversation_in_file(path: &Path) -> Option<StoredConversation> {
     let (kind, id) = conversation_of_path(path)?;
     let is_compressed = path.extension().is_some_and(|extension| extension == "zst");
-    let mut shelf = ConversationCatalog::default();
-    shelf.put(kind, id, path.to_owned(), false, is_compressed);
-    shelf.kept.pop()
+    let mut catalog = ConversationCatalog::default();
+    catalog.put(kind, id, path.to_owned(), false, is_compressed);
+    catalog.kept.pop()
 }
 
 /// The id of the conversation in a file with this name.
@@ -222,7 +222,7 @@ impl ConversationCatalog {
 
 impl StoredConversation {
     /// Reads the beginning and the end of the file. An error says why no facts are known.
-    pub fn look(&self) -> Result<ConversationDetails, String> {
+    pub fn details(&self) -> Result<ConversationDetails, String> {
         let wrong = |error: io::Error| format!("cannot read {}: {error}", self.path.display());
         if self.is_compressed {
             return Err(format!("{} is compressed", self.path.display()));

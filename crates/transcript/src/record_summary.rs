@@ -70,7 +70,7 @@ pub(crate) enum RecordParent {
     #[default]
     Unsaid,
     /// The record says that it has no parent: it is the first.
-    Nobody,
+    Root,
     Of(IdHash),
 }
 
@@ -346,7 +346,7 @@ impl JsonVisitor for RecordSummary {
         match (self.path[1], plain) {
             (RecordKey::ParentUuid, _) => {
                 self.parent =
-                    if plain == ScalarKind::Null { RecordParent::Nobody } else { RecordParent::Unsaid };
+                    if plain == ScalarKind::Null { RecordParent::Root } else { RecordParent::Unsaid };
                 self.parent_at = from..to;
             }
             (RecordKey::IsSidechain, _) => self.is_sidechain = plain == ScalarKind::True,

@@ -93,14 +93,14 @@ pub struct RepairResult {
 }
 
 /// Makes a repaired copy. After an error no file was written.
-pub fn repair(source: &Path, target: &Path, wish: &RepairOptions) -> Result<RepairResult, String> {
-    make(source, target, wish, BranchSelector::Keep(&wish.keep))
+pub fn repair(source: &Path, target: &Path, options: &RepairOptions) -> Result<RepairResult, String> {
+    make(source, target, options, BranchSelector::Keep(&options.keep))
 }
 
 fn make(
     source: &Path,
     target: &Path,
-    wish: &RepairOptions,
+    options: &RepairOptions,
     mut choice: BranchSelector<'_>,
 ) -> Result<RepairResult, String> {
     let before = stamp(source)?;
@@ -116,7 +116,7 @@ fn make(
     if is_own && is_there {
         return Err(format!("{} is another original, which is never replaced", target.display()));
     }
-    if !wish.force && is_there {
+    if !options.force && is_there {
         return Err(format!("{} exists already", target.display()));
     }
     // The user did not name this file, and so did not allow replacing it.
@@ -145,7 +145,7 @@ fn make(
         let file = location::open_transcript(&from)?;
         let wrong = |error: std::io::Error| format!("cannot read {}: {error}", from.display());
         // Only the original has an end at which a process may be writing; in a copy other turns may follow it.
-        if wish.is_held && round == 0 {
+        if options.is_held && round == 0 {
             let end = conversation_graph::tip(&survey);
             let is_open = |tool: &&ToolPair| tool.result_in == NONE && tool.used_in >= end;
             at_work = survey.tools.iter().filter(is_open).map(|tool| tool.id).collect();
@@ -181,7 +181,7 @@ fn make(
     }
     let (kind, sessions, is_fork) = known.ok_or("no record was read")?;
     let copy = work.current();
-    let id = wish.new_id.clone().or_else(|| id_of_file_name(target).map(str::to_owned));
+    let id = options.new_id.clone().or_else(|| id_of_file_name(target).map(str::to_owned));
     let report = check::check(&copy, &mut |_| {})?;
     // An id that no agent would give must not be copied into the records.
     let said = report.conversation.filter(|id| location::is_plain_id(id));
@@ -216,15 +216,15 @@ fn make(
         .classify_second_beginnings(&file, &survey)
         .and_then(|()| check::report(target, &file, &survey, &shape));
     let left = left.map_err(|error| format!("cannot read {}: {error}", copy.display()))?;
-    let aside = if wish.beside { aside } else { Vec::new() };
+    let aside = if options.beside { aside } else { Vec::new() };
     // Branches first: an error there comes before the copy has its name.
     let mut beside = BranchCopies::default();
     for head in aside {
-        beside.branch(source, target, head, wish.is_held)?;
+        beside.branch(source, target, head, options.is_held)?;
     }
     // A file may have been created there meanwhile.
     ensure_not_original(target, &before)?;
-    let rest = work.finish(target, &rest, wish.force && !is_own)?;
+    let rest = work.finish(target, &rest, options.force && !is_own)?;
     let beside = beside.keep();
     Ok(RepairResult {
         copy: target.to_owned(),
@@ -264,8 +264,8 @@ impl BranchCopies {
         if path.symlink_metadata().is_ok() {
             return Err(format!("{} exists already: move it away, or name another copy", path.display()));
         }
-        let wish = RepairOptions { new_id: Some(id), is_held, ..RepairOptions::default() };
-        let made = make(source, &path, &wish, BranchSelector::Record(head))?;
+        let options = RepairOptions { new_id: Some(id), is_held, ..RepairOptions::default() };
+        let made = make(source, &path, &options, BranchSelector::Record(head))?;
         self.copies.push(made.copy);
         self.rests.extend(made.rest);
         Ok(())

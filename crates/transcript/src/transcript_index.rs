@@ -344,8 +344,8 @@ impl TranscriptIndex {
         let parent = match (head.parent, head.logical_parent) {
             (RecordParent::Of(id), _) => Some((id, true)),
             // A missing record from before a compaction is harmless.
-            (RecordParent::Nobody | RecordParent::Unsaid, Some(id)) => Some((id, false)),
-            (RecordParent::Nobody | RecordParent::Unsaid, None) => None,
+            (RecordParent::Root | RecordParent::Unsaid, Some(id)) => Some((id, false)),
+            (RecordParent::Root | RecordParent::Unsaid, None) => None,
         };
         if let Some((id, must_be)) = parent {
             match self.find(id).filter(|parent| *parent != this) {

@@ -79,9 +79,9 @@ pub fn attach(
     ctx: &VerbContext,
     id: &SessionId,
     connection: Option<KeeperConnection>,
-    wish: AttachOptions,
+    options: AttachOptions,
 ) -> Result<u8, Problem> {
-    let AttachOutcome { exit, note } = attach_quietly(ctx, id, connection, wish)?;
+    let AttachOutcome { exit, note } = attach_quietly(ctx, id, connection, options)?;
     if let Some(note) = note {
         print::note(&format!("[{note}]"));
     }
@@ -93,7 +93,7 @@ pub fn attach_quietly(
     ctx: &VerbContext,
     id: &SessionId,
     connection: Option<KeeperConnection>,
-    wish: AttachOptions,
+    options: AttachOptions,
 ) -> Result<AttachOutcome, Problem> {
     // A process that starts a keeper is the parent of its notifiers, and here it stays for as long as the run: the
     // kernel must reap them.
@@ -106,7 +106,7 @@ pub fn attach_quietly(
         Some(connection) => connection,
         None => ctx.keeper_of(id)?.ok_or_else(|| problem::refusal(&Refusal::NotRunning, &handle))?,
     };
-    let attached = match request(&mut keeper, wish.role) {
+    let attached = match request(&mut keeper, options.role) {
         Ok(attached) => attached,
         // The command was over before we could attach: print its output.
         Err(problem) if problem.code == ProblemCode::Unreachable && ctx.is_gone(id) => {
@@ -121,13 +121,13 @@ pub fn attach_quietly(
     };
     set_current_session(&ctx.home, id);
     // Read before the terminal changes. A failure is not a reason to refuse to attach.
-    let scrolled_away = if attached.fence.is_some() && !attached.alternate && wish.lines > 0 {
+    let scrolled_away = if attached.fence.is_some() && !attached.alternate && options.lines > 0 {
         let wanted = scrollback::ScrollbackRequest {
             output: &ctx.home.session(id).output(),
             from: output_from,
             end: attached.output_end,
             size: attached.size,
-            lines: wish.lines,
+            lines: options.lines,
         };
         scrollback::before(&wanted).unwrap_or_default()
     } else {
@@ -144,7 +144,7 @@ pub fn attach_quietly(
         signals,
         display: AttachDisplay::default(),
         handle: handle.clone(),
-        leave_key: wish.leave_key,
+        leave_key: options.leave_key,
     };
     let mut begun = attachment.begin(&attached, &scrolled_away);
     let left = loop {

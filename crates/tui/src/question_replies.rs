@@ -35,7 +35,7 @@ impl FreeTextKind {
     }
 
     /// The answer made of this text and the chosen options, by their positions.
-    pub fn wish(self, ask: &AgentQuestion, chosen: &[usize], text: String) -> QuestionReply {
+    pub fn reply(self, ask: &AgentQuestion, chosen: &[usize], text: String) -> QuestionReply {
         match self {
             Self::Reason => QuestionReply::Deny { reason: Some(text) },
             Self::Text => QuestionReply::Options { ids: ids(ask, chosen), text: Some(text) },

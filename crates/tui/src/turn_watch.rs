@@ -217,7 +217,7 @@ impl TurnPrinter {
         let Some(ask) = self.questions.pop_front() else { return };
         let mut line = String::new();
         let _ = std::io::stdin().lock().read_line(&mut line);
-        let wish = match line.trim() {
+        let reply = match line.trim() {
             "" => {
                 let options: Vec<&str> = ask.options.iter().map(|option| option.id.as_str()).collect();
                 let (options, request) = (options.join("|"), QuestionId::new(self.epoch, &ask.request));
@@ -229,7 +229,7 @@ impl TurnPrinter {
             line => typed(&ask, line),
         };
         let request =
-            KeeperRequest::AnswerAsk { request: Some(ask.request.clone()), wish, epoch: self.epoch };
+            KeeperRequest::AnswerAsk { request: Some(ask.request.clone()), reply, epoch: self.epoch };
         // Another client may have answered meanwhile; after an answer that does not fit the question stays open.
         if let Err(problem) = ctx.ask(id, request) {
             print::problem(&problem);

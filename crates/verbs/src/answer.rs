@@ -62,10 +62,10 @@ pub fn answer(
     id: &SessionId,
     handle: &str,
     request: Option<String>,
-    wish: QuestionReply,
+    reply: QuestionReply,
     epoch: Option<u64>,
 ) -> Result<SessionStatus, Problem> {
-    let asked = KeeperRequest::AnswerAsk { request: request.clone(), wish, epoch };
+    let asked = KeeperRequest::AnswerAsk { request: request.clone(), reply, epoch };
     let refused = match ctx.ask(id, asked) {
         Ok(Some(KeeperAnswer::Done { status })) => return Ok(*status),
         Ok(Some(other)) => return Err(turns::unexpected_answer(&other)),

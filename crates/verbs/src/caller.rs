@@ -20,15 +20,15 @@ use crate::context::VerbContext;
 /// is one; a process inside of several has only the rights that all of them allow. An error means that attribution is
 /// not possible: such a caller may read, and no more.
 pub fn of_pid(home: &StateDir, pid: u32) -> Result<Vec<EnclosingSession>, Problem> {
-    told(callers::sessions_around_process(home, pid))
+    enclosing_sessions(callers::sessions_around_process(home, pid))
 }
 
 /// The sessions of the process at the other end of a local connection. The kernel names the process that connected.
 pub fn of_peer(home: &StateDir, stream: &impl AsFd) -> Result<Vec<EnclosingSession>, Problem> {
-    told(callers::sessions_around_peer(home, stream))
+    enclosing_sessions(callers::sessions_around_peer(home, stream))
 }
 
-fn told(seen: CallerAttribution) -> Result<Vec<EnclosingSession>, Problem> {
+fn enclosing_sessions(seen: CallerAttribution) -> Result<Vec<EnclosingSession>, Problem> {
     match seen {
         CallerAttribution::Outside => Ok(vec![]),
         CallerAttribution::Inside(all) => Ok(all),
@@ -102,7 +102,7 @@ impl VerbContext {
     }
 
     /// Refuses an operation on a session that the caller's grant or scope does not allow.
-    pub fn may(&self, deed: CallerAction, id: &SessionId) -> Result<(), Problem> {
+    pub fn may(&self, action: CallerAction, id: &SessionId) -> Result<(), Problem> {
         if self.parent.is_none() && self.unseen.is_none() {
             return Ok(());
         }
@@ -112,11 +112,11 @@ impl VerbContext {
         let target = |inside: &SessionId| {
             callers::action_target_with_parent(&self.home, inside, id, parent.as_deref())
         };
-        self.seen().allow(deed, &handle, target)
+        self.seen().allow(action, &handle, target)
     }
 
     /// Refuses an operation that is not about one session; `what` names its object in the error.
-    pub fn may_at_all(&self, deed: CallerAction, what: &str) -> Result<(), Problem> {
-        self.seen().allow(deed, what, |_| ActionTarget::Nobody)
+    pub fn may_at_all(&self, action: CallerAction, what: &str) -> Result<(), Problem> {
+        self.seen().allow(action, what, |_| ActionTarget::NoSession)
     }
 }

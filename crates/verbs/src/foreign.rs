@@ -144,21 +144,21 @@ pub fn kind(name: &str) -> Result<TranscriptKind, Problem> {
 struct AgentAccount {
     kind: TranscriptKind,
     dir: PathBuf,
-    shelf: ConversationCatalog,
+    catalog: ConversationCatalog,
     live: BTreeMap<String, Vec<ForeignWriter>>,
     /// Sessions with a conversation of an agent; filled at the first need to read all sessions.
     sessions: OnceCell<Vec<SessionStatus>>,
 }
 
 impl AgentAccount {
-    fn look(kind: TranscriptKind) -> Result<Self, String> {
+    fn load(kind: TranscriptKind) -> Result<Self, String> {
         let dir = berth_transcript::config_dir(kind, |name| var_os(name))?;
-        let shelf = conversation_catalog::list_conversations(kind, |name| var_os(name))?;
+        let catalog = conversation_catalog::list_conversations(kind, |name| var_os(name))?;
         let mut live: BTreeMap<String, Vec<ForeignWriter>> = BTreeMap::new();
         for writer in foreign_writers::live_writers(kind, |name| var_os(name))? {
             live.entry(writer.conversation_id.clone()).or_default().push(writer);
         }
-        Ok(Self { kind, dir, shelf, live, sessions: OnceCell::new() })
+        Ok(Self { kind, dir, catalog, live, sessions: OnceCell::new() })
     }
 
     fn session(&self, ctx: &VerbContext, id: &str) -> Option<ConversationSession> {
@@ -181,7 +181,7 @@ impl AgentAccount {
     }
 
     fn of(&self, ctx: &VerbContext, kept: &StoredConversation) -> AgentConversation {
-        let (look, unreadable) = match kept.look() {
+        let (look, unreadable) = match kept.details() {
             Ok(look) => (look, None),
             Err(why) => (ConversationDetails::default(), Some(why)),
         };
@@ -242,7 +242,7 @@ impl From<&ForeignWriter> for ConversationHolder {
 
 fn accounts(wanted: Option<TranscriptKind>, damaged: &mut Vec<String>) -> Vec<AgentAccount> {
     let kinds = TranscriptKind::ALL.into_iter().filter(|kind| wanted.is_none_or(|wanted| wanted == *kind));
-    let looked = kinds.filter_map(|kind| AgentAccount::look(kind).map_err(|why| damaged.push(why)).ok());
+    let looked = kinds.filter_map(|kind| AgentAccount::load(kind).map_err(|why| damaged.push(why)).ok());
     looked.collect()
 }
 
@@ -256,10 +256,10 @@ pub fn list(ctx: &VerbContext, wanted: &ConversationFilter) -> ConversationList 
     };
     let mut past: Vec<(&AgentAccount, &StoredConversation)> = Vec::new();
     for account in &accounts {
-        found.damaged.extend(account.shelf.damaged.iter().cloned());
-        found.more += account.shelf.more;
+        found.damaged.extend(account.catalog.damaged.iter().cloned());
+        found.more += account.catalog.more;
         let (open, closed): (Vec<&StoredConversation>, Vec<&StoredConversation>) =
-            account.shelf.kept.iter().partition(|kept| account.live.contains_key(&kept.id));
+            account.catalog.kept.iter().partition(|kept| account.live.contains_key(&kept.id));
         past.extend(closed.into_iter().map(|kept| (account, kept)));
         for id in account.live.keys() {
             let known = open.iter().find(|kept| kept.id == *id);
@@ -329,7 +329,7 @@ fn find_among(
     };
     let mut found: Vec<AgentConversation> = Vec::new();
     for account in accounts {
-        let kept = account.shelf.kept.iter().filter(|kept| is_meant(&kept.id));
+        let kept = account.catalog.kept.iter().filter(|kept| is_meant(&kept.id));
         found.extend(kept.map(|kept| account.of(ctx, kept)));
         let is_unwritten = |id: &&String| is_meant(id) && !found.iter().any(|one| one.id == **id);
         let unwritten: Vec<AgentConversation> =

@@ -17,7 +17,7 @@ use crate::context::VerbContext;
 
 /// The processes of one session.
 pub fn of_session(ctx: &VerbContext, id: &SessionId) -> Result<SessionProcesses, Problem> {
-    let found = look(&ctx.home, &ProcessSnapshot::gather()?, id.clone())?;
+    let found = running_session(&ctx.home, &ProcessSnapshot::gather()?, id.clone())?;
     let listening = listening(std::slice::from_ref(&found))?;
     Ok(block(&found, &listening))
 }
@@ -26,8 +26,8 @@ pub fn of_session(ctx: &VerbContext, id: &SessionId) -> Result<SessionProcesses,
 pub fn of_all(ctx: &VerbContext) -> Result<(Vec<SessionProcesses>, Vec<Problem>), Problem> {
     let evidence = ProcessSnapshot::gather()?;
     let (mut found, mut trouble) = (Vec::new(), Vec::new());
-    for (shelf, id) in what_runs(ctx)? {
-        match look(&shelf, &evidence, id) {
+    for (dir, id) in what_runs(ctx)? {
+        match running_session(&dir, &evidence, id) {
             Ok(session) => found.push(session),
             Err(problem) => trouble.push(problem),
         }
@@ -108,23 +108,23 @@ impl SessionProcesses {
 /// The sessions and helpers that may have processes, by time of creation.
 fn what_runs(ctx: &VerbContext) -> Result<Vec<(StateDir, SessionId)>, Problem> {
     let mut live = Vec::new();
-    for shelf in ctx.home.shelves() {
+    for dir in ctx.home.folders() {
         let from = live.len();
-        let ids = shelf.list()?;
+        let ids = dir.list()?;
         for id in ids {
-            match session_status::status(&shelf, &id) {
+            match session_status::status(&dir, &id) {
                 Ok(status) if matches!(status.state, SessionState::Stopped | SessionState::Archived) => {}
                 Ok(status) if status.state == SessionState::Lost && !status.is_unrecorded_loss() => {}
-                Ok(status) => live.push((status.created_at, shelf.clone(), id)),
+                Ok(status) => live.push((status.created_at, dir.clone(), id)),
                 // A session that is just being created, or that was given up before its first event.
                 Err(problem) if problem.code == ProblemCode::NotFound => {}
                 // The damage is reported when the session's processes are read.
-                Err(_) => live.push((berth_api::Timestamp::default(), shelf.clone(), id)),
+                Err(_) => live.push((berth_api::Timestamp::default(), dir.clone(), id)),
             }
         }
         live[from..].sort_by_key(|(created_at, _, _)| *created_at);
     }
-    Ok(live.into_iter().map(|(_, shelf, id)| (shelf, id)).collect())
+    Ok(live.into_iter().map(|(_, dir, id)| (dir, id)).collect())
 }
 
 /// A session and its processes.
@@ -134,9 +134,13 @@ struct RunningSession {
     members: MemberProcesses,
 }
 
-fn look(shelf: &StateDir, evidence: &ProcessSnapshot, id: SessionId) -> Result<RunningSession, Problem> {
-    let members = evidence.members(shelf, &id)?;
-    let status = session_status::history(shelf, &id)?.status(&id, true);
+fn running_session(
+    dir: &StateDir,
+    evidence: &ProcessSnapshot,
+    id: SessionId,
+) -> Result<RunningSession, Problem> {
+    let members = evidence.members(dir, &id)?;
+    let status = session_status::history(dir, &id)?.status(&id, true);
     let helper = status.helper.map(|helper| format!("helper {}", helper.name));
     Ok(RunningSession { id, name: status.name.or(helper), members })
 }

@@ -271,7 +271,7 @@ impl SessionCursor {
     /// takes to accept.
     pub fn look_if_due(&mut self) {
         if self.is_look_due() {
-            self.look();
+            self.connect();
         }
     }
 
@@ -306,7 +306,7 @@ impl SessionCursor {
         }
     }
 
-    fn look(&mut self) {
+    fn connect(&mut self) {
         let session = self.ctx.home.session(&self.id);
         let opened = session.connect(self.ctx.asker(), CONNECT_TIMEOUT).and_then(checked);
         let error = match opened {

@@ -136,7 +136,7 @@ pub fn sweep(home: &StateDir, order: SweepOptions, progress: impl FnMut(SweepPro
     let report = SweepReport { dry_run: order.dry_run, ..SweepReport::default() };
     let until = Instant::now() + LIGHT_PATIENCE;
     let mut sweep = Sweep { home, order, until, known: SweepSurvey::default(), report };
-    sweep.look();
+    sweep.survey();
     sweep.clear(progress);
     sweep.remember();
     let report = &sweep.report;
@@ -189,7 +189,7 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    fn look(&mut self) {
+    fn survey(&mut self) {
         self.look_at_records();
         match self.home.unfinished_graves() {
             Ok(found) => self.known.half_purged = found,
@@ -257,8 +257,8 @@ impl Sweep<'_> {
 
     fn look_at_records(&mut self) {
         let now = berth_host::clock::wall_ms();
-        for shelf in self.home.shelves() {
-            let ids = match shelf.list() {
+        for dir in self.home.folders() {
+            let ids = match dir.list() {
                 Ok(ids) => ids,
                 Err(problem) => {
                     self.report.failed.push(problem.what);
@@ -266,22 +266,22 @@ impl Sweep<'_> {
                 }
             };
             for id in ids {
-                match session_status::status(&shelf, &id) {
+                match session_status::status(&dir, &id) {
                     Ok(status) => {
                         if status.is_unrecorded_loss() {
                             self.known.lost.insert(id.clone(), vec![]);
                         }
-                        if let Some(rest_ms) = rest_is_over(&status, now).filter(|_| !shelf.is_helpers()) {
-                            self.known.at_rest.push((shelf.clone(), id.clone(), rest_ms));
+                        if let Some(rest_ms) = rest_is_over(&status, now).filter(|_| !dir.is_helpers()) {
+                            self.known.at_rest.push((dir.clone(), id.clone(), rest_ms));
                         }
-                        self.known.records.insert(id, (shelf.clone(), status));
+                        self.known.records.insert(id, (dir.clone(), status));
                     }
                     // Another command may be about to make this helper; its lease must not be taken away.
-                    Err(problem) if problem.code == ProblemCode::NotFound && shelf.is_helpers() => {}
+                    Err(problem) if problem.code == ProblemCode::NotFound && dir.is_helpers() => {}
                     Err(problem) if problem.code == ProblemCode::NotFound => {
-                        let files = shelf.session(&id);
+                        let files = dir.session(&id);
                         if files.is_half_made() {
-                            self.known.half_made.push((shelf.clone(), id));
+                            self.known.half_made.push((dir.clone(), id));
                         } else {
                             let what = format!("{} has no journal", files.display());
                             self.report.damaged.push(what);
@@ -364,7 +364,7 @@ impl Sweep<'_> {
         for path in groups {
             let run = path.file_name().and_then(|name| name.to_str()).and_then(run_cgroups::run_of_group);
             let Some((id, epoch)) = run else { continue };
-            let Some((shelf, status)) = self.known.records.get(&id) else {
+            let Some((dir, status)) = self.known.records.get(&id) else {
                 // A group of another state directory, or of a session that never existed: removed if it is empty.
                 if is_given_up(&path) {
                     self.known.empty_groups.push(path);
@@ -377,7 +377,7 @@ impl Sweep<'_> {
                 continue;
             }
             let group = CgroupV2::open(&path, &run_cgroups::group_name(&id, epoch)).ok().flatten();
-            let files = shelf.session(&id);
+            let files = dir.session(&id);
             let is_others = |group: &CgroupV2| {
                 run_cgroups::session_sharing_group(group, &files).is_some()
                     || run_cgroups::holds_only_others(group)
@@ -406,7 +406,7 @@ impl Sweep<'_> {
         dirs.extend(["names", "keys", TERMINALS, HOLDERS].map(|name| self.home.root().join(name)));
         dirs.extend(notifications::desk_dirs(self.home));
         let over = self.known.records.iter().filter(|(_, (_, status))| status.is_over());
-        let sessions: Vec<SessionFiles> = over.map(|(id, (shelf, _))| shelf.session(id)).collect();
+        let sessions: Vec<SessionFiles> = over.map(|(id, (dir, _))| dir.session(id)).collect();
         let listed = dirs.iter().map(|dir| (dir.display().to_string(), disk::temporary_files(dir)));
         let of_sessions = sessions.iter().map(|files| (files.display().to_string(), files.temporary_files()));
         for (place, found) in listed.chain(of_sessions) {
@@ -441,16 +441,16 @@ impl Sweep<'_> {
             progress(SweepProgress { done, of });
         };
         for (id, found) in &known.lost {
-            let Some((shelf, status)) = known.records.get(id) else { continue };
+            let Some((dir, status)) = known.records.get(id) else { continue };
             // A sweep that runs along with a command does not wait: a command that holds the session clears it up,
             // and the rest has time.
-            let is_held = || shelf.session(id).is_kept().unwrap_or(true);
+            let is_held = || dir.session(id).is_kept().unwrap_or(true);
             if self.order.depth == SweepDepth::Light && (Instant::now() >= self.until || is_held()) {
                 continue;
             }
             let what = format!("run {} of {}, whose keeper is gone", status.epoch, status.handle());
             let (done, processes) =
-                self.doing(|| recover::recover_session(shelf, id).map_err(|problem| problem.what));
+                self.doing(|| recover::recover_session(dir, id).map_err(|problem| problem.what));
             let processes = processes.filter(|ended| !ended.is_empty()).unwrap_or_else(|| found.clone());
             let cleared = SweepFinding { what, session: Some(id.to_string()), processes, done };
             let empty = cleared.processes.is_empty() && !matches!(cleared.done, SweepOutcome::Failed(_));
@@ -463,8 +463,8 @@ impl Sweep<'_> {
         }
         for (path, id, epoch) in &known.groups {
             let name = run_cgroups::group_name(id, *epoch);
-            let Some((shelf, _)) = known.records.get(id) else { continue };
-            let end = || recover::end_group(path, &name, &shelf.session(id)).map_err(|left| left.join("; "));
+            let Some((dir, _)) = known.records.get(id) else { continue };
+            let end = || recover::end_group(path, &name, &dir.session(id)).map_err(|left| left.join("; "));
             let (done, processes) = self.doing(end);
             let members = || CgroupV2::open(path, &name).ok().flatten()?.members().ok();
             let processes = processes.unwrap_or_else(|| {
@@ -489,8 +489,8 @@ impl Sweep<'_> {
                 self.report.no_process.push(SweepFinding { what, session: None, processes: vec![], done });
             }
         }
-        for (shelf, id) in &known.half_made {
-            let files = shelf.session(id);
+        for (dir, id) in &known.half_made {
+            let files = dir.session(id);
             if files.changed_at().is_some_and(is_long_ago) {
                 let (done, _) = self.doing(|| files.remove_half_made().map(|()| vec![]));
                 let what = format!("{}, which was never finished being made", files.display());
@@ -509,14 +509,14 @@ impl Sweep<'_> {
             self.report.no_process.push(SweepFinding { what, session, processes: vec![], done });
             step();
         }
-        for (shelf, id, rest_ms) in &known.at_rest {
+        for (dir, id, rest_ms) in &known.at_rest {
             if self.order.depth == SweepDepth::Light && Instant::now() >= self.until {
                 break;
             }
             let mut was_used = false;
             let (done, _) = self.doing(|| {
                 let by = Actor { pid: std::process::id(), uid: None, place: "its policy".to_owned() };
-                let archived = recover::archive_at_rest(shelf, id, *rest_ms, by);
+                let archived = recover::archive_at_rest(dir, id, *rest_ms, by);
                 was_used = !archived.map_err(|problem| problem.what)?;
                 Ok(vec![])
             });

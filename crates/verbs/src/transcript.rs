@@ -130,7 +130,7 @@ pub fn page(ctx: &VerbContext, id: &SessionId, after: u64, limit: usize) -> Resu
             }
             None => TurnItems::default(),
         };
-        let told = told(view, items);
+        let told = transcript_turn(view, items);
         bytes += told.turn.text_bytes() + told.items.iter().map(TranscriptItem::bytes).sum::<usize>();
         page.turns.push(told);
     }
@@ -162,7 +162,7 @@ pub fn earlier(
     Ok(TranscriptPage { turns: Vec::new(), next_after: None, record })
 }
 
-fn told(turn: TurnView, items: TurnItems) -> TranscriptTurn {
+fn transcript_turn(turn: TurnView, items: TurnItems) -> TranscriptTurn {
     let TurnItems { mut items, is_cut } = items;
     // The answer of a turn may be nowhere else: output is not kept for ever.
     let says_something = items.iter().any(|item| matches!(item, TranscriptItem::Text { .. }));

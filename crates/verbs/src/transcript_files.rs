@@ -170,7 +170,7 @@ pub fn repair_file(
     source: &Path,
     target: &Path,
     new_id: bool,
-    wish: repair::RepairOptions,
+    options: repair::RepairOptions,
 ) -> Result<(repair::RepairResult, Option<ForeignWriter>), Problem> {
     let new_id = new_id.then(random_id).transpose()?;
     let target = match &new_id {
@@ -178,8 +178,8 @@ pub fn repair_file(
         Some(_) | None => target.to_owned(),
     };
     let holder = holder(source);
-    let wish = repair::RepairOptions { new_id, is_held: holder.is_some(), ..wish };
-    let made = repair::repair(source, &target, &wish).map_err(|why| {
+    let options = repair::RepairOptions { new_id, is_held: holder.is_some(), ..options };
+    let made = repair::repair(source, &target, &options).map_err(|why| {
         let is_there = why.ends_with("exists already");
         let problem = Problem::new(ProblemCode::Refused, why);
         if is_there {

@@ -171,7 +171,7 @@ fn page_on_disk(
 
 /// One turn. A run whose keeper died is brought to its end first.
 pub(crate) fn view(ctx: &VerbContext, id: &SessionId, number: u64) -> Result<TurnView, Problem> {
-    look(ctx, id, number).map(|look| look.view)
+    turn_snapshot(ctx, id, number).map(|snapshot| snapshot.view)
 }
 
 /// A turn, and the facts that decide whether it goes on.
@@ -183,7 +183,7 @@ struct TurnSnapshot {
     keeper: Option<KeeperConnection>,
 }
 
-fn look(ctx: &VerbContext, id: &SessionId, number: u64) -> Result<TurnSnapshot, Problem> {
+fn turn_snapshot(ctx: &VerbContext, id: &SessionId, number: u64) -> Result<TurnSnapshot, Problem> {
     let (answer, keeper) = ctx.read_on(id, KeeperRequest::Turn { turn: number })?;
     let mut keeper_silent = false;
     match answer {
@@ -493,7 +493,7 @@ pub enum TurnAccess {
 /// Makes sure that a client can wait for a turn: the client has asked for the session to go on, so it is brought back,
 /// unless a user stopped it or something holds its queue.
 pub fn ensure_keeper(ctx: &VerbContext, id: &SessionId, number: u64) -> Result<TurnAccess, Problem> {
-    bring_back_from(ctx, id, number, look(ctx, id, number)?)
+    bring_back_from(ctx, id, number, turn_snapshot(ctx, id, number)?)
 }
 
 fn bring_back_from(
@@ -547,7 +547,7 @@ pub fn turn_wait_state(
     number: u64,
     may_start: bool,
 ) -> Result<TurnWaitState, Problem> {
-    let known = look(ctx, id, number)?;
+    let known = turn_snapshot(ctx, id, number)?;
     if known.view.state.is_final() {
         return Ok(TurnWaitState::Over(Box::new(known.view)));
     }
@@ -565,7 +565,7 @@ pub fn turn_wait_state(
     match bring_back_from(ctx, id, number, known) {
         Ok(TurnAccess::Over(view)) => Ok(TurnWaitState::Over(view)),
         Ok(TurnAccess::NotYet(problem)) => Ok(TurnWaitState::NotYet(problem)),
-        Ok(TurnAccess::Kept(_)) => Ok(wait_state_of(look(ctx, id, number)?)),
+        Ok(TurnAccess::Kept(_)) => Ok(wait_state_of(turn_snapshot(ctx, id, number)?)),
         Err(problem) if problem.code == ProblemCode::Held => Ok(TurnWaitState::Held(problem)),
         Err(problem) => Err(problem),
     }

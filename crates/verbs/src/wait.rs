@@ -93,7 +93,7 @@ impl OutputMatcher {
     }
 
     /// Reads new output; true if it matches, together with the kept output before it.
-    pub fn look(&mut self) -> Result<bool, Problem> {
+    pub fn read_and_match(&mut self) -> Result<bool, Problem> {
         let mut buffer = vec![0; READ_BYTES];
         loop {
             let (count, from) = self.output.read_at(self.offset, &mut buffer).map_err(|error| {

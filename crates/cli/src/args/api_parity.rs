@@ -12,9 +12,9 @@ use super::CliArgs;
 /// How the API covers a command: through operations, or not at all, with the reason.
 enum ApiCounterpart {
     Operations(&'static [&'static str]),
-    Nobody(&'static str),
+    Missing(&'static str),
 }
-use ApiCounterpart::{Nobody, Operations};
+use ApiCounterpart::{Missing, Operations};
 
 /// Every command, with its operations. docs/gateway.md has these rows.
 const TABLE: &[(&str, ApiCounterpart)] = &[
@@ -49,7 +49,7 @@ const TABLE: &[(&str, ApiCounterpart)] = &[
     ("adopt", Operations(&["adopt_foreign"])),
     ("import", Operations(&["import_foreign"])),
     ("rename", Operations(&["change_session"])),
-    ("use", Nobody("the current session belongs to a terminal, and requests name their session")),
+    ("use", Missing("the current session belongs to a terminal, and requests name their session")),
     ("tag", Operations(&["change_session"])),
     ("note", Operations(&["change_session"])),
     ("policy", Operations(&["change_session"])),
@@ -73,7 +73,7 @@ const TABLE: &[(&str, ApiCounterpart)] = &[
     ("transcript tree", Operations(&["transcript_tree", "foreign_tree"])),
     (
         "transcript repair",
-        Nobody("a repair writes files on that machine, where agents look for their transcripts"),
+        Missing("a repair writes files on that machine, where agents look for their transcripts"),
     ),
     ("token new", Operations(&["create_token"])),
     ("token ls", Operations(&["list_tokens"])),
@@ -81,7 +81,7 @@ const TABLE: &[(&str, ApiCounterpart)] = &[
     ("link", Operations(&["create_link"])),
     (
         "audit",
-        Nobody(
+        Missing(
             "the log names every token and address, and is read on the machine that has the state directory",
         ),
     ),
@@ -90,19 +90,19 @@ const TABLE: &[(&str, ApiCounterpart)] = &[
         "hosts ls",
         Operations(&["list_hosts", "get_at_host", "post_at_host", "patch_at_host", "delete_at_host"]),
     ),
-    ("hosts add", Nobody("a browser must not make the gateway connect to arbitrary hosts")),
-    ("hosts rm", Nobody("as `hosts add`: the list of hosts is changed on that machine only")),
-    ("notify test", Nobody("a test runs the command that the config of that machine names")),
-    ("notify log", Nobody("the log has the texts of notifications about all sessions")),
-    ("config", Nobody("settings are files and variables of the account that runs the command")),
-    ("setup", Nobody("services and hooks belong to the account that runs the command")),
-    ("serve", Nobody("this command is the gateway")),
-    ("proxy", Nobody("this command is the gateway, on standard input and output")),
-    ("acp", Nobody("the server speaks with an editor on standard input and output")),
-    ("mcp", Nobody("the server speaks with an agent on standard input and output")),
-    ("completions", Nobody("completions are for a shell on that machine")),
-    ("man", Nobody("manual pages are read on that machine")),
-    ("demo", Nobody("the demo is for a terminal")),
+    ("hosts add", Missing("a browser must not make the gateway connect to arbitrary hosts")),
+    ("hosts rm", Missing("as `hosts add`: the list of hosts is changed on that machine only")),
+    ("notify test", Missing("a test runs the command that the config of that machine names")),
+    ("notify log", Missing("the log has the texts of notifications about all sessions")),
+    ("config", Missing("settings are files and variables of the account that runs the command")),
+    ("setup", Missing("services and hooks belong to the account that runs the command")),
+    ("serve", Missing("this command is the gateway")),
+    ("proxy", Missing("this command is the gateway, on standard input and output")),
+    ("acp", Missing("the server speaks with an editor on standard input and output")),
+    ("mcp", Missing("the server speaks with an agent on standard input and output")),
+    ("completions", Missing("completions are for a shell on that machine")),
+    ("man", Missing("manual pages are read on that machine")),
+    ("demo", Missing("the demo is for a terminal")),
 ];
 
 /// Operations without a command, each with the reason.
@@ -155,7 +155,7 @@ fn every_command_has_operations_of_the_api_or_a_reason_for_having_none() {
     let described: BTreeSet<&str> = operations.filter_map(|it| it["operationId"].as_str()).collect();
     let of_commands = TABLE.iter().flat_map(|(_, by)| match by {
         Operations(names) => names.iter().copied(),
-        Nobody(_) => [].iter().copied(),
+        Missing(_) => [].iter().copied(),
     });
     let named: BTreeSet<&str> = of_commands.chain(ONLY_THERE.iter().map(|(name, _)| *name)).collect();
     assert_eq!(named, described);
@@ -171,7 +171,7 @@ fn the_page_about_the_gateway_shows_this_table() {
                 let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
                 format!("| `{command}` | {} |", names.join(" "))
             }
-            Nobody(why) => format!("| `{command}` | none: {why} |"),
+            Missing(why) => format!("| `{command}` | none: {why} |"),
         })
         .chain(ONLY_THERE.iter().map(|(name, why)| format!("| none: {why} | `{name}` |")))
         .collect();

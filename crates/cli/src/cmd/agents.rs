@@ -23,7 +23,7 @@ pub(crate) fn run(args: &AgentsArgs) -> Result<u8, Problem> {
         Some(name) => vec![table.find(name)?],
         None => table.iter().collect(),
     };
-    let rows = look(&agents, args.timeout)?;
+    let rows = agent_rows(&agents, args.timeout)?;
     match (&args.name, args.json) {
         (Some(_), true) => rows.first().map(print::json).transpose()?.unwrap_or_default(),
         (Some(_), false) => print::text(&rows.iter().map(|row| in_full(row, &table)).collect::<SafeText>())?,
@@ -60,7 +60,7 @@ struct AgentRow<'a> {
 }
 
 /// Locates the programs of these agents, and asks the installed ones for their versions.
-fn look<'a>(agents: &[&'a AgentDefinition], limit: Duration) -> Result<Vec<AgentRow<'a>>, Problem> {
+fn agent_rows<'a>(agents: &[&'a AgentDefinition], limit: Duration) -> Result<Vec<AgentRow<'a>>, Problem> {
     let cwd = std::env::current_dir().map_err(|error| {
         Problem::new(ProblemCode::Refused, format!("cannot tell the current directory: {error}"))
     })?;

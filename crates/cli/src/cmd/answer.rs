@@ -24,19 +24,19 @@ pub(crate) fn run(ctx: &CommandContext, args: &AnswerArgs) -> Result<u8, Problem
     if words.is_empty() && args.text.is_none() {
         return Err(unanswered(&ctx.status(&id)?, &handle, args.request.as_ref()));
     }
-    let wish = wish(&words, args.text.clone())?;
-    let (request, epoch) = match (&args.request, &wish) {
+    let reply = reply(&words, args.text.clone())?;
+    let (request, epoch) = match (&args.request, &reply) {
         (Some(question), QuestionReply::Deny { .. }) => (Some(question.request.clone()), question.epoch),
         (None, QuestionReply::Deny { .. }) => (None, None),
         (Some(QuestionId { epoch: Some(epoch), request }), _) => (Some(request.clone()), Some(*epoch)),
-        (question, wish) => {
+        (question, reply) => {
             ctx.may(CallerAction::Answer, &id)?;
             let status = ctx.status(&id)?;
-            let request = approved(args, &status, &handle, &words, question.as_ref(), wish)?;
+            let request = approved(args, &status, &handle, &words, question.as_ref(), reply)?;
             (request, Some(status.epoch))
         }
     };
-    let status = answer::answer(ctx, &id, &handle, request, wish, epoch)?;
+    let status = answer::answer(ctx, &id, &handle, request, reply, epoch)?;
     if args.json {
         print::json(&status)?;
     }
@@ -56,7 +56,7 @@ fn target(ctx: &CommandContext, args: &AnswerArgs) -> Result<(TargetSession, Vec
     }
 }
 
-fn wish(words: &[String], text: Option<String>) -> Result<QuestionReply, Problem> {
+fn reply(words: &[String], text: Option<String>) -> Result<QuestionReply, Problem> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match (words.as_slice(), text) {
         (["allow" | "yes"], None) => Ok(QuestionReply::Allow),
@@ -82,7 +82,7 @@ fn approved(
     handle: &str,
     words: &[String],
     question: Option<&QuestionId>,
-    wish: &QuestionReply,
+    reply: &QuestionReply,
 ) -> Result<Option<String>, Problem> {
     // A session without turns has no questions; the keeper refuses the answer with that reason.
     let Some(turns) = &status.turns else { return Ok(None) };
@@ -113,7 +113,7 @@ fn approved(
         }
     };
     // The keeper refuses an answer that does not fit, and lists the answers that do.
-    let fits = match wish {
+    let fits = match reply {
         QuestionReply::Options { ids, .. } => {
             ids.iter().all(|id| ask.options.iter().any(|option| option.id == *id))
         }
@@ -127,7 +127,7 @@ fn approved(
             return Err(Problem::new(ProblemCode::Usage, what)
                 .hint(format!("`{}` answers this question; --yes answers any open question", command(ask))));
         }
-        consent::confirm(&match wish {
+        consent::confirm(&match reply {
             QuestionReply::Allow => format!("Allow {tool}: {detail}?"),
             QuestionReply::Deny { .. } | QuestionReply::Options { .. } => {
                 let answer = words.iter().chain(&args.text).cloned().collect::<Vec<_>>().join(" ");

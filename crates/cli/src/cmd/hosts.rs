@@ -18,7 +18,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &HostsArgs) -> Result<u8, Problem>
 
 fn add(ctx: &CommandContext, args: &HostsAddArgs) -> Result<u8, Problem> {
     let host = RemoteHost::new(args.name.as_deref(), &args.target, args.berth.as_deref())?;
-    let asking = if tty::can_ask() { PasswordPrompt::Person } else { PasswordPrompt::Nobody };
+    let asking = if tty::can_ask() { PasswordPrompt::Person } else { PasswordPrompt::Never };
     let look = (!args.no_check).then(|| hosts::ask_host(&host, asking, PATIENCE)).transpose()?;
     hosts::add_host(&ctx.home, &host, args.replace)?;
     if let Some(known) = &look {

@@ -28,16 +28,16 @@ pub(crate) fn run(ctx: &CommandContext, args: &LinkArgs) -> Result<u8, Problem> 
     }
     let bases =
         args.base.clone().map_or_else(|| gateway_urls::gateway_urls(&ctx.home), |base| Ok(vec![base]))?;
-    let wish = TokenParams {
+    let params = TokenParams {
         name: None,
         scope: args.scope,
         sessions: super::token::only(ctx, &args.only)?,
         life: Some(args.expires),
     };
-    super::token::confirmed(&wish, args.yes)?;
+    super::token::confirmed(&params, args.yes)?;
     let new = TokenStore::open(&ctx.home)?.mint(
         TokenKind::Link,
-        &wish,
+        &params,
         TokenMaker { place: &ctx.place, pass: None },
     )?;
     let mut urls = bases.iter().map(|base| gateway_urls::login_url(base, &new.secret));

@@ -187,8 +187,8 @@ fn follow(
 ) -> Result<u8, Problem> {
     let id = id_of(status)?;
     if tty::is_interactive() && !how.json {
-        let wish = AttachOptions::new(berth_api::message::AttachMode::Writer, how.leave.leave_key);
-        return attachment::attach(ctx, &id, Some(connection), wish);
+        let options = AttachOptions::new(berth_api::message::AttachMode::Writer, how.leave.leave_key);
+        return attachment::attach(ctx, &id, Some(connection), options);
     }
     drop(connection);
     if how.json {

@@ -128,9 +128,10 @@ fn write_down(
 
 /// Prints a link to this terminal, with which its user can log in.
 fn invite(ctx: &CommandContext, bases: &[String]) -> Result<(), Problem> {
-    let wish = TokenParams { name: None, scope: AccessScope::Control, sessions: None, life: Some(LINK_LIFE) };
+    let params =
+        TokenParams { name: None, scope: AccessScope::Control, sessions: None, life: Some(LINK_LIFE) };
     let maker = TokenMaker { place: &ctx.place, pass: None };
-    let link = TokenStore::open(&ctx.home)?.mint(TokenKind::Link, &wish, maker)?;
+    let link = TokenStore::open(&ctx.home)?.mint(TokenKind::Link, &params, maker)?;
     let words = ["log in once, within 10 minutes", "or, if the browser does not find that name"];
     let lines: String = bases
         .iter()

@@ -23,7 +23,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &args::TokenArgs) -> Result<u8, Pr
 }
 
 fn new(ctx: &CommandContext, args: &args::TokenNewArgs) -> Result<u8, Problem> {
-    let wish = TokenParams {
+    let params = TokenParams {
         name: Some(args.name.clone()),
         scope: args.scope,
         sessions: only(ctx, &args.only)?,
@@ -33,10 +33,10 @@ fn new(ctx: &CommandContext, args: &args::TokenNewArgs) -> Result<u8, Problem> {
             TimeoutChange::Same => Some(TOKEN_LIFE),
         },
     };
-    confirmed(&wish, args.yes)?;
+    confirmed(&params, args.yes)?;
     let new = TokenStore::open(&ctx.home)?.mint(
         TokenKind::Token,
-        &wish,
+        &params,
         TokenMaker { place: &ctx.place, pass: None },
     )?;
     if new.token.expires_at.is_none() {
@@ -61,8 +61,8 @@ fn new(ctx: &CommandContext, args: &args::TokenNewArgs) -> Result<u8, Problem> {
 }
 
 /// Asks for consent if the list of sessions does not confine the scope.
-pub(super) fn confirmed(wish: &TokenParams, yes: bool) -> Result<(), Problem> {
-    match void_sessions(wish.scope, wish.sessions.is_some()) {
+pub(super) fn confirmed(params: &TokenParams, yes: bool) -> Result<(), Problem> {
+    match void_sessions(params.scope, params.sessions.is_some()) {
         Some(what) => consent::require_yes(&what, yes),
         None => Ok(()),
     }

@@ -150,17 +150,17 @@ fn until_output(
     until: Option<Instant>,
 ) -> Result<(), Problem> {
     let mut matcher = OutputMatcher::new(ctx, id, ctx.session(id).status()?.output_from, regex.clone());
-    if matcher.look()? {
+    if matcher.read_and_match()? {
         return Ok(());
     }
     let hear = |news: RunUpdate| match news {
-        RunUpdate::Output => matcher.look(),
+        RunUpdate::Output => matcher.read_and_match(),
         RunUpdate::Event { .. } => Ok(false),
     };
     match follow(ctx.session(id).news(), until, hear)? {
         FollowEnd::Enough => Ok(()),
         FollowEnd::TimedOut => Err(timed_out(id, timeout, "printed no match")),
-        FollowEnd::Ended if matcher.look()? => Ok(()),
+        FollowEnd::Ended if matcher.read_and_match()? => Ok(()),
         FollowEnd::Ended => Err(wait::output_missing_problem(id)),
     }
 }

@@ -30,7 +30,7 @@ fn of_session(ctx: &CommandContext, args: &WhyArgs) -> Result<(), Problem> {
     }
     let handle = why.name.as_deref().unwrap_or(&why.id);
     let claim = SafeText::from(format!("{handle} is ")) + print::painted((&why.state).into(), &why.state, 0);
-    print::text(&told(claim, &why.evidence, &why.would_change))
+    print::text(&claim_with_evidence(claim, &why.evidence, &why.would_change))
 }
 
 fn of_process(ctx: &CommandContext, pid: u32, json: bool) -> Result<(), Problem> {
@@ -44,7 +44,7 @@ fn of_process(ctx: &CommandContext, pid: u32, json: bool) -> Result<(), Problem>
         print::describe_age(whose.age_ms),
         owner(&whose)
     );
-    print::text(&told(
+    print::text(&claim_with_evidence(
         claim.into(),
         &whose.evidence,
         &format!("what would happen to the process: {}", whose.planned_action),
@@ -63,7 +63,7 @@ fn owner(whose: &ProcessAttribution) -> String {
     }
 }
 
-fn told(claim: SafeText, evidence: &[EvidenceFact], end: &str) -> SafeText {
+fn claim_with_evidence(claim: SafeText, evidence: &[EvidenceFact], end: &str) -> SafeText {
     let mut text = claim + "\n";
     for fact in evidence {
         let age = if fact.age_ms == 0 {

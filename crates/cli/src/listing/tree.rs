@@ -26,13 +26,13 @@ pub(crate) struct SessionTreeNode {
 
 /// The running helpers, and a problem for each that cannot be read.
 pub(crate) fn helpers(ctx: &CommandContext) -> Result<(Vec<SessionStatus>, Vec<Problem>), Problem> {
-    let Some(shelf) = ctx.home.shelves().into_iter().find(|shelf| shelf.is_helpers()) else {
+    let Some(helpers) = ctx.home.folders().into_iter().find(|helpers| helpers.is_helpers()) else {
         return Ok((Vec::new(), Vec::new()));
     };
-    let ids = shelf.list()?;
+    let ids = helpers.list()?;
     let (mut up, mut damaged) = (Vec::new(), Vec::new());
     for id in ids {
-        match session_status::status(&shelf, &id) {
+        match session_status::status(&helpers, &id) {
             Ok(status) if status.state == SessionState::Stopped => {}
             Ok(status) => up.push(status),
             Err(problem) if problem.code == ProblemCode::NotFound => {}

@@ -196,7 +196,7 @@ impl std::fmt::Debug for SecretSource {
 
 impl SecretSource {
     /// Parses the place of a secret: the value itself, `file:/PATH`, or `env:NAME`.
-    fn meant(text: String) -> Result<Self, &'static str> {
+    fn parse(text: String) -> Result<Self, &'static str> {
         if let Some(path) = text.strip_prefix("file:") {
             let path = PathBuf::from(path);
             return if path.is_absolute() {
@@ -304,7 +304,7 @@ impl WebhookConfig {
         }
         let secret = match secret {
             Some(ConfigValue { origin, value }) => {
-                Some(SecretSource::meant(value).map_err(|what| keys.refuse("secret", &origin, what))?)
+                Some(SecretSource::parse(value).map_err(|what| keys.refuse("secret", &origin, what))?)
             }
             None => None,
         };

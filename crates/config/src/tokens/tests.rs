@@ -17,10 +17,10 @@ impl TokenStoreFixture {
     fn mint(
         &self,
         kind: TokenKind,
-        wish: &TokenParams,
+        params: &TokenParams,
         pass: Option<&VerifiedToken>,
     ) -> Result<NewToken, Problem> {
-        self.tokens.mint(kind, wish, TokenMaker { place: "a test", pass })
+        self.tokens.mint(kind, params, TokenMaker { place: "a test", pass })
     }
 
     fn pass(&self, new: &NewToken) -> Option<VerifiedToken> {
@@ -28,7 +28,7 @@ impl TokenStoreFixture {
     }
 }
 
-fn wish(scope: AccessScope) -> TokenParams {
+fn params(scope: AccessScope) -> TokenParams {
     TokenParams { name: None, scope, sessions: None, life: None }
 }
 
@@ -43,7 +43,7 @@ const TWO: &str = "000000000002";
 fn of_many_browsers_that_use_one_link_at_once_exactly_one_logs_in() {
     let place = TokenStoreFixture::new();
     for _ in 0..20 {
-        let link = place.mint(TokenKind::Link, &wish(AccessScope::Send), None).expect("a link");
+        let link = place.mint(TokenKind::Link, &params(AccessScope::Send), None).expect("a link");
         let secret = TokenSecret::parse(TokenKind::Link, &link.secret).expect("our own");
         let gate = std::sync::Barrier::new(8);
         let came: Vec<_> = std::thread::scope(|scope| {
@@ -70,40 +70,40 @@ fn of_many_browsers_that_use_one_link_at_once_exactly_one_logs_in() {
 #[test]
 fn a_token_never_has_more_rights_than_its_maker() {
     let place = TokenStoreFixture::new();
-    let limited = TokenParams { sessions: sessions(&[ONE]), ..wish(AccessScope::Control) };
+    let limited = TokenParams { sessions: sessions(&[ONE]), ..params(AccessScope::Control) };
     let limited = TokenParams { life: Some(Duration::from_secs(3600)), ..limited };
     let parent = place.mint(TokenKind::Token, &limited, None).expect("a token");
     let pass = place.pass(&parent).expect("it is good");
-    let refused = |wish: TokenParams| {
-        let problem = place.mint(TokenKind::Token, &wish, Some(&pass)).err().expect("refused");
+    let refused = |params: TokenParams| {
+        let problem = place.mint(TokenKind::Token, &params, Some(&pass)).err().expect("refused");
         assert_eq!(problem.code, ProblemCode::NotAllowed, "{problem}");
     };
-    refused(TokenParams { sessions: sessions(&[ONE]), ..wish(AccessScope::Admin) });
-    refused(TokenParams { sessions: sessions(&[ONE, TWO]), ..wish(AccessScope::Read) });
-    refused(TokenParams { sessions: sessions(&[TWO]), ..wish(AccessScope::Read) });
-    refused(wish(AccessScope::Read));
+    refused(TokenParams { sessions: sessions(&[ONE]), ..params(AccessScope::Admin) });
+    refused(TokenParams { sessions: sessions(&[ONE, TWO]), ..params(AccessScope::Read) });
+    refused(TokenParams { sessions: sessions(&[TWO]), ..params(AccessScope::Read) });
+    refused(params(AccessScope::Read));
     let child = TokenParams {
         sessions: sessions(&[ONE]),
         life: Some(Duration::from_secs(7200)),
-        ..wish(AccessScope::Read)
+        ..params(AccessScope::Read)
     };
     let child = place.mint(TokenKind::Token, &child, Some(&pass)).expect("within");
     assert_eq!(child.token.expires_at, parent.token.expires_at, "it ends with its parent");
     assert_eq!(place.tokens.list(Some(&pass)).map(|it| it.len()), Ok(2));
-    place.mint(TokenKind::Token, &wish(AccessScope::Read), None).expect("a token of another maker");
+    place.mint(TokenKind::Token, &params(AccessScope::Read), None).expect("a token of another maker");
     assert_eq!(place.tokens.list(Some(&pass)).map(|it| it.len()), Ok(2), "strangers are not listed");
 }
 
 #[test]
 fn revoking_a_token_revokes_what_was_made_with_it() {
     let place = TokenStoreFixture::new();
-    let named = |name: &str| TokenParams { name: Some(name.to_owned()), ..wish(AccessScope::Admin) };
+    let named = |name: &str| TokenParams { name: Some(name.to_owned()), ..params(AccessScope::Admin) };
     let parent = place.mint(TokenKind::Token, &named("parent"), None).expect("a token");
     let stranger = place.mint(TokenKind::Token, &named("stranger"), None).expect("a token");
     let pass = place.pass(&parent).expect("good");
     let child = place.mint(TokenKind::Token, &named("child"), Some(&pass)).expect("a token");
     let of_child = place.pass(&child).expect("good");
-    let link = place.mint(TokenKind::Link, &wish(AccessScope::Read), Some(&of_child)).expect("a link");
+    let link = place.mint(TokenKind::Link, &params(AccessScope::Read), Some(&of_child)).expect("a link");
     let link = TokenSecret::parse(TokenKind::Link, &link.secret).expect("our own");
     let cookie = place.tokens.claim(&link, "a browser", "firefox-on-linux").expect("the first");
     let gone = place.tokens.revoke("parent", None).expect("it is there");
@@ -120,7 +120,7 @@ fn revoking_a_token_revokes_what_was_made_with_it() {
 #[test]
 fn names_are_unique_and_no_secret_is_on_disk() {
     let place = TokenStoreFixture::new();
-    let named = |name: &str| TokenParams { name: Some(name.to_owned()), ..wish(AccessScope::Read) };
+    let named = |name: &str| TokenParams { name: Some(name.to_owned()), ..params(AccessScope::Read) };
     let new = place.mint(TokenKind::Token, &named("bot"), None).expect("a token");
     let code = |name: &str| place.mint(TokenKind::Token, &named(name), None).err().map(|it| it.code);
     assert_eq!(code("bot"), Some(ProblemCode::Refused));
@@ -138,7 +138,7 @@ fn names_are_unique_and_no_secret_is_on_disk() {
 #[test]
 fn a_record_with_a_field_of_a_later_version_authenticates_no_client() {
     let place = TokenStoreFixture::new();
-    let new = place.mint(TokenKind::Token, &wish(AccessScope::Admin), None).expect("a token");
+    let new = place.mint(TokenKind::Token, &params(AccessScope::Admin), None).expect("a token");
     let path = place.tokens.path(&new.token.id, RECORD);
     let mut record: serde_json::Value =
         serde_json::from_slice(&fs::read(&path).expect("ours")).expect("JSON");
@@ -151,7 +151,7 @@ fn a_record_with_a_field_of_a_later_version_authenticates_no_client() {
 #[test]
 fn h3_a_token_that_expired_by_our_clock_authenticates_no_client_and_is_still_listed() {
     let place = TokenStoreFixture::new();
-    let short = TokenParams { life: Some(Duration::ZERO), ..wish(AccessScope::Admin) };
+    let short = TokenParams { life: Some(Duration::ZERO), ..params(AccessScope::Admin) };
     let new = place.mint(TokenKind::Token, &short, None).expect("a token");
     assert!(place.pass(&new).is_none());
     let listed = place.tokens.list(None).expect("ours");
@@ -165,28 +165,30 @@ fn h3_a_token_that_expired_by_our_clock_authenticates_no_client_and_is_still_lis
 #[test]
 fn the_owner_of_the_state_directory_can_make_a_token_when_no_other_client_can() {
     let place = TokenStoreFixture::new();
-    let admin = place.mint(TokenKind::Token, &wish(AccessScope::Admin), None).expect("a token");
+    let admin = place.mint(TokenKind::Token, &params(AccessScope::Admin), None).expect("a token");
     let pass = place.pass(&admin).expect("it is good");
     let json = fs::read(place.tokens.path(&admin.token.id, RECORD)).expect("a record");
     for number in 1..MOST_TOKENS - OWNERS_RESERVE {
         let id = format!("{number:0width$x}", width = secret::SecretHash::ID_CHARS);
         fs::write(place.tokens.path(&id, RECORD), &json).expect("a record");
     }
-    let refused = place.mint(TokenKind::Token, &wish(AccessScope::Read), Some(&pass)).err().expect("no room");
+    let refused =
+        place.mint(TokenKind::Token, &params(AccessScope::Read), Some(&pass)).err().expect("no room");
     assert_eq!(refused.code, ProblemCode::Full);
-    place.mint(TokenKind::Login, &wish(AccessScope::Read), Some(&pass)).err().expect("nor for a browser");
-    place.mint(TokenKind::Token, &wish(AccessScope::Read), None).expect("room for the owner");
+    place.mint(TokenKind::Login, &params(AccessScope::Read), Some(&pass)).err().expect("nor for a browser");
+    place.mint(TokenKind::Token, &params(AccessScope::Read), None).expect("room for the owner");
 }
 
 #[test]
 fn a_login_that_makes_room_takes_along_the_tokens_made_with_it() {
     let place = TokenStoreFixture::new();
-    let admin = place.mint(TokenKind::Token, &wish(AccessScope::Admin), None).expect("a token");
+    let admin = place.mint(TokenKind::Token, &params(AccessScope::Admin), None).expect("a token");
     let pass = place.pass(&admin).expect("it is good");
-    let enter = || place.mint(TokenKind::Login, &wish(AccessScope::Admin), Some(&pass)).expect("a browser");
+    let enter = || place.mint(TokenKind::Login, &params(AccessScope::Admin), Some(&pass)).expect("a browser");
     let first = enter();
-    let made =
-        place.mint(TokenKind::Token, &wish(AccessScope::Read), place.pass(&first).as_ref()).expect("a token");
+    let made = place
+        .mint(TokenKind::Token, &params(AccessScope::Read), place.pass(&first).as_ref())
+        .expect("a token");
     // The clock is in milliseconds, and the older login is found by it.
     let then = clock::wall_ms();
     while clock::wall_ms() <= then {
@@ -202,7 +204,7 @@ fn a_login_that_makes_room_takes_along_the_tokens_made_with_it() {
 #[test]
 fn a_life_that_never_ends_is_not_written_as_a_number() {
     let place = TokenStoreFixture::new();
-    let ages = TokenParams { life: Some(Duration::from_millis(u64::MAX)), ..wish(AccessScope::Read) };
+    let ages = TokenParams { life: Some(Duration::from_millis(u64::MAX)), ..params(AccessScope::Read) };
     assert_eq!(place.mint(TokenKind::Token, &ages, None).err().expect("too long").code, ProblemCode::Usage);
 }
 
@@ -211,7 +213,7 @@ fn logins_are_named_after_their_browsers_and_each_name_is_unique() {
     let place = TokenStoreFixture::new();
     let enter = |browser: &str| {
         let maker = TokenMaker { place: "a browser", pass: None };
-        place.tokens.log_in(wish(AccessScope::Read), maker, browser).expect("room").token.name
+        place.tokens.log_in(params(AccessScope::Read), maker, browser).expect("room").token.name
     };
     assert_eq!(enter("firefox-on-linux"), "firefox-on-linux");
     assert_eq!(enter("firefox-on-linux"), "firefox-on-linux-2");
@@ -230,7 +232,7 @@ fn a_record_of_another_state_directory_opens_nothing_and_neither_does_an_edited_
         fs::write(here.tokens.path(id, RECORD), record).expect("our own directory");
     };
     for kind in [TokenKind::Token, TokenKind::Login, TokenKind::Link] {
-        let stranger = there.mint(kind, &wish(AccessScope::Admin), None).expect("a token");
+        let stranger = there.mint(kind, &params(AccessScope::Admin), None).expect("a token");
         copy(&stranger.token.id);
         assert!(there.pass(&stranger).is_some() && here.pass(&stranger).is_none(), "{kind:?}");
         let listed = here.tokens.list(None).expect("a list");
@@ -240,7 +242,7 @@ fn a_record_of_another_state_directory_opens_nothing_and_neither_does_an_edited_
             assert!(here.tokens.claim(&secret, "a browser", "firefox").is_err());
         }
     }
-    let own = here.mint(TokenKind::Token, &wish(AccessScope::Read), None).expect("a token");
+    let own = here.mint(TokenKind::Token, &params(AccessScope::Read), None).expect("a token");
     assert!(!own.token.void && here.pass(&own).is_some());
     let path = here.tokens.path(&own.token.id, RECORD);
     let record = fs::read_to_string(&path).expect("a record");
@@ -257,7 +259,7 @@ fn a_record_of_another_state_directory_opens_nothing_and_neither_does_an_edited_
 fn without_the_key_of_the_state_directory_all_tokens_are_void_and_new_ones_can_be_made() {
     use std::os::unix::fs::PermissionsExt;
     let place = TokenStoreFixture::new();
-    let old = place.mint(TokenKind::Token, &wish(AccessScope::Admin), None).expect("a token");
+    let old = place.mint(TokenKind::Token, &params(AccessScope::Admin), None).expect("a token");
     let key = place.root.join("token.key");
     let mode = fs::metadata(&key).expect("a key").permissions().mode() & 0o777;
     assert_eq!(mode, 0o600);
@@ -267,7 +269,7 @@ fn without_the_key_of_the_state_directory_all_tokens_are_void_and_new_ones_can_b
     let tokens = TokenStore::open(&home).expect("the same directory");
     assert!(place.pass(&old).is_none(), "a new key is another one");
     assert!(tokens.list(None).expect("a list").iter().all(|it| it.void));
-    let new = place.mint(TokenKind::Token, &wish(AccessScope::Admin), None).expect("a token");
+    let new = place.mint(TokenKind::Token, &params(AccessScope::Admin), None).expect("a token");
     assert!(place.pass(&new).is_some());
     fs::write(&key, "short").expect("our own file");
     assert!(TokenStore::open(&home).expect_err("a damaged key").what.contains("damaged"));
@@ -285,7 +287,7 @@ fn of_many_processes_that_open_a_new_state_directory_at_once_all_have_one_key() 
                 gate.wait();
                 let tokens = TokenStore::open(&home).expect("the same directory");
                 let maker = TokenMaker { place: "a test", pass: None };
-                tokens.mint(TokenKind::Token, &wish(AccessScope::Read), maker).expect("a token")
+                tokens.mint(TokenKind::Token, &params(AccessScope::Read), maker).expect("a token")
             };
             let all: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
             all.into_iter().map(|it| it.join().expect("no panic")).collect()

@@ -18,7 +18,7 @@ use berth_store::keepers;
 use berth_store::state_dir::StateDir;
 use berth_transcript::{TranscriptKind, config_dir};
 
-use super::{ForeignWriter, WriterEvidence, look, writer_evidence};
+use super::{ForeignWriter, WriterEvidence, described_writer, writer_evidence};
 use crate::open_conversations::OpenConversations;
 
 /// The largest number of agents that are examined.
@@ -75,7 +75,7 @@ pub fn live_writers(
     });
     Ok(found
         .into_iter()
-        .filter_map(|(id, identity, evidence)| look(kind.word(), &id, identity, evidence))
+        .filter_map(|(id, identity, evidence)| described_writer(kind.word(), &id, identity, evidence))
         .collect())
 }
 

@@ -312,7 +312,7 @@ fn a_question_on_the_screen_is_answered_there_and_nowhere_else() {
     let mut play = ActivityScenario::told();
     let answer = |request: Option<&str>| Command::Answer {
         request: request.map(str::to_owned),
-        wish: crate::QuestionReply::Allow,
+        reply: crate::QuestionReply::Allow,
         by: Actor::default(),
     };
     assert_eq!(play.order(answer(None)), Err(Refusal::NoSuchRequest { request: None }));
@@ -524,8 +524,8 @@ fn answerable(request: &str, what: &str) -> TerminalReport {
     TerminalReport::NeedsYou { request: request.to_owned(), what: what.to_owned(), answerable: true }
 }
 
-fn answer(request: Option<&str>, wish: crate::QuestionReply) -> Command {
-    Command::Answer { request: request.map(str::to_owned), wish, by: Actor::default() }
+fn answer(request: Option<&str>, reply: crate::QuestionReply) -> Command {
+    Command::Answer { request: request.map(str::to_owned), reply, by: Actor::default() }
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl SessionTurns {
                 self.last_done = self.last_done.max(turn);
             }
         }
-        self.told(turn, end);
+        self.keep_result(turn, end);
         while self.over.len() > MOST_OVER_KEPT {
             let evicted = self.over.pop_front();
             evicted.and_then(|turn| self.window.remove(&turn));
@@ -135,7 +135,7 @@ impl SessionTurns {
     }
 
     /// Remembers a reported end of a turn, the first or a later one.
-    pub(crate) fn told(&mut self, turn: u64, end: &TurnEnd) {
+    pub(crate) fn keep_result(&mut self, turn: u64, end: &TurnEnd) {
         if let Some(over) = self.window.get_mut(&turn) {
             over.ends.push(end_digest(end));
         }

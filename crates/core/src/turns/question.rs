@@ -120,15 +120,15 @@ pub(crate) fn answer(
     Ok(vec![Event::Answered { request: ask.request.clone(), reply, by }])
 }
 
-/// Finds the answer that a wish means for a question.
-fn reply(ask: &AgentQuestion, wish: &QuestionReply) -> Result<ChosenReply, Refusal> {
+/// Finds the answer to a question that the reply of a client means.
+fn reply(ask: &AgentQuestion, wanted: &QuestionReply) -> Result<ChosenReply, Refusal> {
     let no_such_option =
         || Refusal::NoSuchOption { options: ask.options.iter().map(|option| option.id.clone()).collect() };
     let one_of = |kinds: &[QuestionOptionKind]| {
         let option = kinds.iter().find_map(|kind| ask.options.iter().find(|option| option.kind == *kind));
         option.map(|option| vec![option.clone()]).ok_or_else(no_such_option)
     };
-    let (chosen, text) = match wish {
+    let (chosen, text) = match wanted {
         QuestionReply::Allow => {
             (one_of(&[QuestionOptionKind::AllowOnce, QuestionOptionKind::AllowAlways])?, None)
         }

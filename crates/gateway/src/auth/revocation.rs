@@ -296,9 +296,9 @@ mod tests {
         run(async {
             let (good, holds) = token();
             let (ours, mut theirs) = tokio::io::duplex(64);
-            let leash = RevocationHandle::default();
-            let mut held = leash.hold(ours);
-            leash.watch(holds);
+            let revocation = RevocationHandle::default();
+            let mut held = revocation.hold(ours);
+            revocation.watch(holds);
             held.write_all(b"hello").await.expect("it is open");
             let mut hello = [0; 5];
             theirs.read_exact(&mut hello).await.expect("it is open");

@@ -24,22 +24,22 @@ impl AuthFixture {
         let root = TestDir::new();
         let home = StateDir::open(root.to_path_buf()).expect("a directory of our own");
         let metrics = Arc::new(crate::metrics::GatewayMetrics::new(0));
-        let gate =
-            AppState::new(home.clone(), crate::server::ServeOptions::default(), metrics).expect("a door");
+        let state = AppState::new(home.clone(), crate::server::ServeOptions::default(), metrics)
+            .expect("an app state");
         let silent =
             || async { Body::from_stream(futures_util::stream::pending::<Result<Bytes, axum::Error>>()) };
         let router = Router::new()
             .route("/stream", get(silent))
             .route("/terminal", get(|| async { StatusCode::SWITCHING_PROTOCOLS }))
-            .layer(axum::middleware::from_fn_with_state(gate, admit));
+            .layer(axum::middleware::from_fn_with_state(state, admit));
         Self { root, tokens: TokenStore::open(&home).expect("a directory of our own"), router }
     }
 
     fn token(&self, life: Option<Duration>) -> String {
-        let wish =
+        let params =
             TokenParams { name: Some("bot".to_owned()), scope: AccessScope::Read, sessions: None, life };
         self.tokens
-            .mint(TokenKind::Token, &wish, TokenMaker { place: "a test", pass: None })
+            .mint(TokenKind::Token, &params, TokenMaker { place: "a test", pass: None })
             .expect("a token")
             .secret
     }
@@ -105,7 +105,7 @@ fn a_terminal_is_cut_off_when_its_token_is_revoked_in_the_middle() {
         let token = house.token(None);
         let wire = ConnectionDetails::default();
         let (ours, _theirs) = tokio::io::duplex(64);
-        let mut line = wire.leash.hold(ours);
+        let mut line = wire.revocation.hold(ours);
         assert_eq!(house.ask("/terminal", Some(&token), &wire).await.status(), 101);
         drop(wire);
         house.tokens.revoke("bot", None).expect("it is there");

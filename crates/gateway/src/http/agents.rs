@@ -95,8 +95,8 @@ pub(crate) fn known_agents() -> AgentCache {
     ProbeCache::new(|_| COUNTS_FOR)
 }
 
-async fn agents(State(gate): State<Arc<AppState>>) -> Result<JsonAnswer<AgentList>, HttpProblem> {
-    let (agents, age) = gate.agents.ask((), look_for_agents).await?;
+async fn agents(State(state): State<Arc<AppState>>) -> Result<JsonAnswer<AgentList>, HttpProblem> {
+    let (agents, age) = state.agents.ask((), look_for_agents).await?;
     Ok(JsonAnswer(AgentList { agents, age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX) }))
 }
 

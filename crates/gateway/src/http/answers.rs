@@ -68,19 +68,19 @@ enum AnswerDecision {
 }
 
 async fn answer(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     target: RequestedSession,
     JsonBody(new): JsonBody<NewAnswer>,
 ) -> Result<JsonAnswer<SessionStatus>, HttpProblem> {
-    let wish = wish(new.answer, new.option, new.options, new.text)?;
-    let follower = gate.followers.of(&target.ctx, &target.id);
+    let reply = reply(new.answer, new.option, new.options, new.text)?;
+    let follower = state.followers.of(&target.ctx, &target.id);
     let (request, epoch) = (Some(new.request), Some(new.epoch));
     let answered =
-        follower.work(move || answer::answer(&target.ctx, &target.id, &target.handle, request, wish, epoch));
+        follower.work(move || answer::answer(&target.ctx, &target.id, &target.handle, request, reply, epoch));
     answered.await.map(JsonAnswer).map_err(refused)
 }
 
-fn wish(
+fn reply(
     answer: AnswerDecision,
     option: Option<String>,
     options: Option<Vec<String>>,

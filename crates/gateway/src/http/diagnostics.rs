@@ -144,11 +144,11 @@ struct ProcessQuery {
 }
 
 async fn why_process(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     QueryParams(ProcessQuery { pid }): QueryParams<ProcessQuery>,
 ) -> Result<JsonAnswer<ProcessAttribution>, HttpProblem> {
-    let home = gate.home.clone();
+    let home = state.home.clone();
     let whose = run_blocking(move || attribution::attribute_process(&home, pid)).await;
     if caller.sessions.is_none() {
         return Ok(JsonAnswer(whose?));
@@ -186,7 +186,7 @@ pub(crate) fn known_changes() -> ChangedFilesCache {
 }
 
 async fn changes(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     target: RequestedSession,
 ) -> Result<JsonAnswer<SessionChanges>, HttpProblem> {
     let cwd = run_blocking(move || Ok(target.ctx.known(&target.id)?.0.what.cwd)).await?;
@@ -196,7 +196,7 @@ async fn changes(
         let _seat = work_limits::comparison()?;
         Ok(changed_files::changed_files(&dir))
     };
-    let (changes, age) = gate.changes.ask(cwd, look).await.map_err(work_limits::retry_if_full)?;
+    let (changes, age) = state.changes.ask(cwd, look).await.map_err(work_limits::retry_if_full)?;
     Ok(JsonAnswer(SessionChanges { changes, age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX) }))
 }
 
@@ -210,10 +210,10 @@ struct ProcessList {
 }
 
 async fn all_processes(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
 ) -> Result<JsonAnswer<ProcessList>, HttpProblem> {
-    let ctx = caller.ctx(&gate);
+    let ctx = caller.ctx(&state);
     let found = run_blocking(move || {
         let (mut sessions, trouble) =
             ps::of_all(&ctx).map_err(|problem| or_store_unreadable(&ctx.home, problem))?;
@@ -235,7 +235,7 @@ struct PortHolders {
 }
 
 async fn port_holders(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     PathParams(port): PathParams<String>,
 ) -> Result<JsonAnswer<PortHolders>, HttpProblem> {
@@ -244,7 +244,7 @@ async fn port_holders(
             .hint("a port is 1 to 65535")
     };
     let number = port.parse::<u16>().ok().filter(|number| *number != 0).ok_or_else(bad)?;
-    let ctx = caller.ctx(&gate);
+    let ctx = caller.ctx(&state);
     let holders = run_blocking(move || port::holders(&ctx, number)).await?;
     if holders.is_empty() {
         return Err(
@@ -263,9 +263,9 @@ pub(crate) fn examined() -> DoctorCache {
 }
 
 async fn examine(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
 ) -> Result<JsonAnswer<Arc<doctor::DoctorReport>>, HttpProblem> {
-    let (report, _) = gate.examined.ask((), || Ok(Arc::new(doctor::examine()))).await?;
+    let (report, _) = state.examined.ask((), || Ok(Arc::new(doctor::examine()))).await?;
     Ok(JsonAnswer(report))
 }
 
@@ -279,10 +279,10 @@ struct SweepRequest {
 }
 
 async fn sweep(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     JsonBody(SweepRequest { dry_run }): JsonBody<SweepRequest>,
 ) -> Result<JsonAnswer<SweepReport>, HttpProblem> {
-    let home = gate.home.clone();
+    let home = state.home.clone();
     let order = SweepOptions { dry_run, depth: SweepDepth::Whole, is_heard: true };
     let swept = run_blocking(move || {
         let mut report = sweep::sweep(&home, order, |_| {});
@@ -355,13 +355,13 @@ impl Drop for SearchCancelGuard {
 }
 
 async fn search(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     QueryParams(search): QueryParams<SearchRequest>,
 ) -> Result<JsonAnswer<SearchResult>, HttpProblem> {
-    let ctx = caller.ctx(&gate);
+    let ctx = caller.ctx(&state);
     let only = match &search.session {
-        Some(named) => Some(RequestedSession::find(&gate, caller.clone(), named.clone()).await?.id),
+        Some(named) => Some(RequestedSession::find(&state, caller.clone(), named.clone()).await?.id),
         None => None,
     };
     if search.pattern.chars().count() > MOST_PATTERN_CHARS {

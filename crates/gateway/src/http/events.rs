@@ -48,7 +48,7 @@ pub(crate) fn routes() -> Vec<Route> {
             )
             .gives::<Vec<EventLine>>(200, "the events, oldest first")
             .gives_as(200, "the events, oldest first", "text/event-stream", Some(text))
-            .tells("X-Events-End", "Number of the last event of the session.")
+            .response_header("X-Events-End", "Number of the last event of the session.")
             .fails(&[ProblemCode::NotFound, ProblemCode::Usage]),
         Route::get("watch_sessions", "/v1/events", AccessScope::Read, list)
             .about(
@@ -91,7 +91,7 @@ pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
 }
 
 async fn events(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     target: RequestedSession,
     Extension(wire): Extension<ConnectionDetails>,
     headers: HeaderMap,
@@ -100,8 +100,8 @@ async fn events(
     // An invalid header is refused for pages as well, where it has no effect.
     let last = last_event_id(&headers)?;
     if wants_stream(&headers) {
-        let stay = gate.quotas.stay(&target.caller, LastingKind::Stream, Some(wire.leash));
-        stream(&gate, target, last.unwrap_or(from.after), &from, stay).await
+        let stay = state.quotas.stay(&target.caller, LastingKind::Stream, Some(wire.revocation));
+        stream(&state, target, last.unwrap_or(from.after), &from, stay).await
     } else {
         page(target, &from).await
     }
@@ -134,7 +134,7 @@ async fn page(target: RequestedSession, from: &EventsQuery) -> Result<Response, 
 }
 
 async fn stream(
-    gate: &Arc<AppState>,
+    state: &Arc<AppState>,
     target: RequestedSession,
     after: u64,
     from: &EventsQuery,
@@ -144,7 +144,7 @@ async fn stream(
         return Err(HttpProblem::usage("a stream has no `limit`"));
     }
     let RequestedSession { id, caller, .. } = target;
-    let subscription = gate.live.subscribe(&id);
+    let subscription = state.live.subscribe(&id);
     let mut bell = subscription.feed.bell();
     let known = async {
         while !subscription.feed.is_ready() {
@@ -162,7 +162,7 @@ async fn stream(
     if feed.cursor(after).is_err() {
         // The client may have the number of an event that another process wrote a moment ago, and that this feed has
         // not read.
-        feed.look();
+        feed.request_read();
         let caught_up = async {
             while feed.cursor(after).is_err() {
                 let _ = bell.changed().await;
@@ -178,11 +178,11 @@ async fn stream(
 }
 
 async fn list(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     Extension(wire): Extension<ConnectionDetails>,
     QueryParams(which): QueryParams<ListStreamQuery>,
 ) -> Response {
-    let stay = gate.quotas.stay(&caller, LastingKind::Stream, Some(wire.leash));
-    reader::list(gate.live.list.subscribe(), which.all, caller.viewer(), stay)
+    let stay = state.quotas.stay(&caller, LastingKind::Stream, Some(wire.revocation));
+    reader::list(state.live.list.subscribe(), which.all, caller.viewer(), stay)
 }

@@ -113,11 +113,11 @@ fn wanted(
 }
 
 async fn list(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     QueryParams(which): QueryParams<ForeignQuery>,
 ) -> Result<JsonAnswer<ConversationList>, HttpProblem> {
-    let ctx = caller.ctx(&gate);
+    let ctx = caller.ctx(&state);
     let found = read_work(move || {
         let limit = which.limit.unwrap_or(USUAL_PAST).min(MOST_LISTED);
         let wanted = wanted(which.agent.as_deref(), which.cwd, Some(limit))?;
@@ -136,11 +136,11 @@ struct ForeignConversation {
 }
 
 async fn one(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     PathParams((agent, id)): PathParams<(String, String)>,
 ) -> Result<JsonAnswer<ForeignConversation>, HttpProblem> {
-    let ctx = caller.ctx(&gate);
+    let ctx = caller.ctx(&state);
     let told = read_work(move || {
         let conversation = foreign::find(&ctx, &id, Some(foreign::kind(&agent)?))?;
         let dialogue = conversation.file.as_deref().map(conversation_text::read).transpose()?;
@@ -171,7 +171,7 @@ struct AdoptForeign {
 }
 
 async fn adopted(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     PathParams((agent, id)): PathParams<(String, String)>,
     JsonBody(how): JsonBody<AdoptForeign>,
@@ -188,7 +188,7 @@ async fn adopted(
         (false, None, None) => HolderPolicy::Refuse,
         _ => return Err(HttpProblem::usage("`take`, `take_only` and `wait_ms` exclude each other")),
     };
-    let ctx = caller.ctx(&gate);
+    let ctx = caller.ctx(&state);
     let adopted = long_work(move || {
         let order = adopt::AdoptOptions { name: how.name, others, tui: how.tui };
         let conversation = foreign::find(&ctx, &id, Some(foreign::kind(&agent)?))?;
@@ -235,7 +235,7 @@ struct ImportedForeign {
 }
 
 async fn imported(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     JsonBody(which): JsonBody<ImportForeign>,
 ) -> Result<JsonAnswer<ImportedForeign>, HttpProblem> {
@@ -248,7 +248,7 @@ async fn imported(
     if which.conversations.len() > MOST_IMPORTED {
         return Err(HttpProblem::usage(format!("one call imports at most {MOST_IMPORTED} conversations")));
     }
-    let ctx = caller.ctx(&gate);
+    let ctx = caller.ctx(&state);
     let done = long_work(move || {
         let agent = which.agent.as_deref().map(foreign::kind).transpose()?;
         let mut found = ConversationList::default();

@@ -102,11 +102,11 @@ pub(crate) fn routes() -> Vec<Route> {
             .filtered()
             .query::<HelperOutputQuery>()
             .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
-            .tells(
+            .response_header(
                 "X-Output-From",
                 "Offset of the first byte: later than requested if earlier output is no longer kept.",
             )
-            .tells("X-Output-End", "Offset of the end of the output.")
+            .response_header("X-Output-End", "Offset of the end of the output.")
             .fails(&[ProblemCode::NotFound, ProblemCode::Refused]),
     ]
 }
@@ -136,11 +136,11 @@ impl ViewerFiltered for HelperList {
 }
 
 async fn list(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     QueryParams(which): QueryParams<HelpersQuery>,
 ) -> Result<JsonAnswer<HelperList>, HttpProblem> {
-    let ctx = caller.ctx(&gate);
+    let ctx = caller.ctx(&state);
     let found = run_blocking(move || {
         let mut all = helper::list_helpers(&ctx.helpers()?)?;
         all.helpers.retain(|it| (which.all || it.state != SessionState::Stopped) && is_theirs(&caller, it));
@@ -215,11 +215,11 @@ enum HelperShare {
 }
 
 async fn ensure(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     JsonBody(wanted): JsonBody<EnsureHelper>,
 ) -> Result<JsonAnswer<SessionStatus>, HttpProblem> {
-    let owner = RequestedSession::find(&gate, caller, wanted.owner.clone()).await?;
+    let owner = RequestedSession::find(&state, caller, wanted.owner.clone()).await?;
     let is_of_account = wanted.scope == HelperShare::User;
     let is_limited = owner.caller.sessions.is_some();
     // Without `cwd` the directory of the session is used: the gateway's own means nothing to a caller.
@@ -301,11 +301,11 @@ fn is_had(helpers: &VerbContext, caller: &RequestCaller, asked: &HelperRequest) 
 
 /// Finds the helper with this name or id, if the caller may see it: its state, and the context to act on it.
 async fn helper(
-    gate: &AppState,
+    state: &AppState,
     caller: &RequestCaller,
     named: &str,
 ) -> Result<(VerbContext, SessionId, SessionStatus), HttpProblem> {
-    let (ctx, text) = (caller.ctx(gate), named.to_owned());
+    let (ctx, text) = (caller.ctx(state), named.to_owned());
     let found = run_blocking(move || {
         let helpers = ctx.helpers()?;
         let id = helper::find(&helpers, &text, None)?;
@@ -323,11 +323,11 @@ async fn helper(
 }
 
 async fn one(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     PathParams(named): PathParams<String>,
 ) -> Result<JsonAnswer<SessionStatus>, HttpProblem> {
-    let mut status = helper(&gate, &caller, &named).await?.2;
+    let mut status = helper(&state, &caller, &named).await?.2;
     hide_others(&caller, &mut status);
     Ok(JsonAnswer(status))
 }
@@ -341,12 +341,12 @@ struct ReleaseHelper {
 }
 
 async fn release(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     PathParams(named): PathParams<String>,
     JsonBody(leaving): JsonBody<ReleaseHelper>,
 ) -> Result<JsonAnswer<SessionStatus>, HttpProblem> {
-    let owner = RequestedSession::find(&gate, caller, leaving.owner).await?;
+    let owner = RequestedSession::find(&state, caller, leaving.owner).await?;
     let (ctx, owner, caller) = (owner.ctx, owner.id, owner.caller);
     let (text, leaver) = (named.clone(), owner.clone());
     let is_limited = caller.sessions.is_some();
@@ -377,13 +377,13 @@ struct StopHelper {
 }
 
 async fn end(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     PathParams(named): PathParams<String>,
     JsonBody(grace): JsonBody<StopHelper>,
 ) -> Result<JsonAnswer<SessionStatus>, HttpProblem> {
     let grace_ms = check_duration("grace_ms", grace.grace_ms.unwrap_or(USUAL_GRACE_MS))?;
-    let (helpers, id, _) = helper(&gate, &caller, &named).await?;
+    let (helpers, id, _) = helper(&state, &caller, &named).await?;
     let asker = caller.clone();
     let ended = long_work(move || {
         // The owners are read only here, after all waiting: a session that became an owner meanwhile keeps the helper.
@@ -438,12 +438,12 @@ impl ViewerFiltered for HelperEvents {
 }
 
 async fn log(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     PathParams(named): PathParams<String>,
     QueryParams(part): QueryParams<HelperEventsQuery>,
 ) -> Result<JsonAnswer<HelperEvents>, HttpProblem> {
-    let (helpers, id, known) = helper(&gate, &caller, &named).await?;
+    let (helpers, id, known) = helper(&state, &caller, &named).await?;
     let limit = part.limit.unwrap_or(USUAL_EVENTS).clamp(1, MOST_EVENTS);
     let told = run_blocking(move || {
         let (from, to) = (part.after.saturating_add(1), part.after.saturating_add(limit as u64));
@@ -472,12 +472,12 @@ struct HelperOutputQuery {
 }
 
 async fn raw(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     PathParams(named): PathParams<String>,
     QueryParams(bytes): QueryParams<HelperOutputQuery>,
 ) -> Result<Response, HttpProblem> {
-    let (helpers, id, _) = helper(&gate, &caller, &named).await?;
+    let (helpers, id, _) = helper(&state, &caller, &named).await?;
     let limit = bytes.limit.unwrap_or(USUAL_OUTPUT_BYTES).min(MOST_OUTPUT_BYTES);
     let piece = run_blocking(move || {
         output::read(&helpers, &id, bytes.from, limit).map_err(|problem| reword_for_helper(problem, &id))

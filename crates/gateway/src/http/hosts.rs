@@ -144,7 +144,7 @@ impl<'a> HostView<'a> {
 }
 
 async fn list(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     QueryParams(which): QueryParams<HostsQuery>,
 ) -> Result<Response<Body>, HttpProblem> {
@@ -152,16 +152,16 @@ async fn list(
     if caller.sessions.is_some() {
         return Ok(JsonAnswer(HostList { hosts: vec![], age_ms: 0 }).into_response());
     }
-    let home = gate.home.clone();
+    let home = state.home.clone();
     let known = run_blocking(move || hosts::all_hosts(&home)).await?;
     if which.names {
         let hosts = known.iter().map(HostView::bare).collect();
         return Ok(JsonAnswer(HostList { hosts, age_ms: 0 }).into_response());
     }
     // The list of hosts is the key of the cache: a host that was added or removed a moment ago makes a new entry.
-    let home = gate.home.clone();
+    let home = state.home.clone();
     let look = move || Ok(hosts::all_host_statuses(&home, hosts::PATIENCE)?.into());
-    let (looks, age): (Arc<[HostStatus]>, _) = gate.fleet.known.ask(known, look).await?;
+    let (looks, age): (Arc<[HostStatus]>, _) = state.fleet.known.ask(known, look).await?;
     let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
     let viewer = caller.viewer();
     let hosts = looks.iter().map(|look| HostView::of(look, age_ms, &viewer)).collect();
@@ -169,7 +169,7 @@ async fn list(
 }
 
 async fn pass_on(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     PathParams((name, decoded)): PathParams<(String, String)>,
     request: Request<Body>,
@@ -183,7 +183,7 @@ async fn pass_on(
     if caller.sessions.is_some() {
         return Err(nobody());
     }
-    let home = gate.home.clone();
+    let home = state.home.clone();
     let hosts = run_blocking(move || hosts::all_hosts(&home)).await?;
     // Only configured hosts: a browser must not make the gateway connect to an address of its choice.
     let host = hosts.into_iter().find(|host| host.name == name).ok_or_else(nobody)?;
@@ -204,7 +204,7 @@ async fn pass_on(
         return Err(Problem::new(ProblemCode::NotAllowed, what).hint(hint).into());
     }
     let path = format!("/v1/{rest}");
-    let (asker, at) = (caller.clone(), gate.clone());
+    let (asker, at) = (caller.clone(), state.clone());
     let scope = run_blocking(move || Ok(asker.scope_elsewhere(&at))).await?;
     let headers = request.headers();
     let stays = headers.contains_key(header::UPGRADE) || wants_stream(headers) || decoded == "events";
@@ -213,6 +213,6 @@ async fn pass_on(
         () if request.method() == Method::POST => RemoteRequestKind::MayWait,
         () => RemoteRequestKind::Asks,
     };
-    let place = gate.terminals.enter_remote(&caller, &host.name, errand)?;
-    gate.fleet.pass_on(&host, (&caller, scope), place, &path, request).await
+    let place = state.terminals.enter_remote(&caller, &host.name, errand)?;
+    state.fleet.pass_on(&host, (&caller, scope), place, &path, request).await
 }

@@ -149,7 +149,7 @@ impl ViewerFiltered for CreatedSession {
 }
 
 async fn create(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     headers: HeaderMap,
     JsonBody(mut new): JsonBody<CreateSession>,
@@ -157,7 +157,7 @@ async fn create(
     caller.needs(new.scope())?;
     new.key = one_key(&headers, new.key.take())?;
     starts_others(&caller)?;
-    let ctx = caller.ctx(&gate);
+    let ctx = caller.ctx(&state);
     let created = long_work(move || {
         // Checked before anything else about the directory: a token below `control` must not be able to search the
         // disk.

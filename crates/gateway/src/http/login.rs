@@ -89,7 +89,7 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
 });
 
 async fn show(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     Extension(asked): Extension<RequestEndpoint>,
     headers: HeaderMap,
     caller: Option<Extension<RequestCaller>>,
@@ -100,7 +100,7 @@ async fn show(
     // link on some other page may have been followed by mistake, and a prefetch is not a user's decision.
     let by_themselves = said("sec-fetch-site") == Some(b"none") && said("sec-purpose").is_none();
     let link = form.link.and_then(|text| TokenSecret::parse(TokenKind::Link, text.trim()));
-    let is_good = |link: &TokenSecret| gate.door.passes.tokens.check(link, TokenKind::Link).is_some();
+    let is_good = |link: &TokenSecret| state.access.passes.tokens.check(link, TokenKind::Link).is_some();
     if caller.is_some() && !link.as_ref().is_some_and(is_good) {
         return to_the_page();
     }
@@ -164,13 +164,13 @@ fn escaped(text: &str) -> String {
 }
 
 async fn login(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     Extension(asked): Extension<RequestEndpoint>,
     headers: HeaderMap,
     request: Request,
 ) -> Result<JsonAnswer<NewToken>, HttpProblem> {
     // This route needs no token, so the number of callers is limited.
-    let stay = gate.quotas.form();
+    let stay = state.quotas.form();
     let form = stay.or_closed(read(&headers, request)).await?;
     drop(stay);
     // The form was sent without the script, so the browser would show the answer and store nothing. The link is not
@@ -179,7 +179,7 @@ async fn login(
     if accepts.is_some_and(|accept| accept.contains("text/html")) {
         return Err(HttpProblem::usage("signing in needs JavaScript"));
     }
-    enter(&gate, &asked, form, &browser::called(&headers)).await.map(JsonAnswer)
+    enter(&state, &asked, form, &browser::called(&headers)).await.map(JsonAnswer)
 }
 
 async fn read(headers: &HeaderMap, request: Request) -> Result<LoginForm, HttpProblem> {
@@ -198,7 +198,7 @@ async fn read(headers: &HeaderMap, request: Request) -> Result<LoginForm, HttpPr
 }
 
 async fn enter(
-    gate: &Arc<AppState>,
+    state: &Arc<AppState>,
     asked: &RequestEndpoint,
     form: LoginForm,
     browser: &str,
@@ -211,28 +211,28 @@ async fn enter(
     match (form.link, form.token) {
         (Some(link), None) => {
             let link = TokenSecret::parse(TokenKind::Link, link.trim());
-            let link = link.ok_or_else(|| auth::failed(gate, &asked.peer))?;
-            let tokens = gate.door.passes.tokens.clone();
+            let link = link.ok_or_else(|| auth::failed(state, &asked.peer))?;
+            let tokens = state.access.passes.tokens.clone();
             let browser = browser.to_owned();
             run_blocking(move || tokens.claim(&link, &place, &browser)).await.map_err(|fault| {
                 match fault.problem.code {
                     ProblemCode::Refused => fault.status(StatusCode::GONE),
-                    ProblemCode::NotFound => auth::failed(gate, &asked.peer),
+                    ProblemCode::NotFound => auth::failed(state, &asked.peer),
                     _ => fault,
                 }
             })
         }
         (None, Some(token)) => {
             let token = TokenSecret::parse(TokenKind::Token, token.trim());
-            let pass = token.and_then(|token| gate.door.passes.check(&token, TokenKind::Token));
-            let pass = pass.ok_or_else(|| auth::failed(gate, &asked.peer))?;
-            let tokens = gate.door.passes.tokens.clone();
+            let pass = token.and_then(|token| state.access.passes.check(&token, TokenKind::Token));
+            let pass = pass.ok_or_else(|| auth::failed(state, &asked.peer))?;
+            let tokens = state.access.passes.tokens.clone();
             // The token's own name says most, because the user chose it.
             let called = format!("{}.{browser}", pass.name);
             run_blocking(move || {
                 let (scope, sessions) = (pass.scope, pass.sessions.clone());
-                let wish = TokenParams { name: None, scope, sessions, life: Some(LOGIN_LIFE) };
-                tokens.log_in(wish, TokenMaker { place: &place, pass: Some(&pass) }, &called)
+                let params = TokenParams { name: None, scope, sessions, life: Some(LOGIN_LIFE) };
+                tokens.log_in(params, TokenMaker { place: &place, pass: Some(&pass) }, &called)
             })
             .await
         }
@@ -241,12 +241,12 @@ async fn enter(
 }
 
 async fn logout(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: Option<Extension<RequestCaller>>,
 ) -> Result<StatusCode, HttpProblem> {
     let pass = caller.and_then(|Extension(caller)| caller.pass).filter(|pass| pass.kind == TokenKind::Login);
     if let Some(pass) = pass {
-        let tokens = gate.door.passes.tokens.clone();
+        let tokens = state.access.passes.tokens.clone();
         let gone = run_blocking(move || {
             let gone = tokens.revoke(&pass.id, None)?;
             tokens.note_revoked(&pass.name, &gone);

@@ -33,8 +33,8 @@ pub(crate) fn routes() -> Vec<Route> {
             )
             .query::<OutputQuery>()
             .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
-            .tells("X-Output-From", "Offset of the first byte.")
-            .tells("X-Output-End", "Offset of the end of the output.")
+            .response_header("X-Output-From", "Offset of the first byte.")
+            .response_header("X-Output-End", "Offset of the end of the output.")
             .fails(&[ProblemCode::NotFound, ProblemCode::Usage]),
         Route::get("get_screen", "/v1/sessions/{session}/screen", AccessScope::Read, screen_)
             .about("The screen of the terminal, also after the run has ended.")

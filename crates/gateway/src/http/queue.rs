@@ -77,18 +77,18 @@ struct ChangeTurn {
 }
 
 async fn show(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     target: RequestedSession,
 ) -> Result<JsonAnswer<QueueView>, HttpProblem> {
-    done(&gate, target, |_| Ok(())).await
+    done(&state, target, |_| Ok(())).await
 }
 
 async fn change(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     target: RequestedSession,
     JsonBody(change): JsonBody<ChangeQueue>,
 ) -> Result<JsonAnswer<QueueView>, HttpProblem> {
-    done(&gate, target, move |target| match change.paused {
+    done(&state, target, move |target| match change.paused {
         true => queue::pause_queue(&target.ctx, &target.id),
         false => queue::continue_queue(&target.ctx, &target.id),
     })
@@ -96,15 +96,15 @@ async fn change(
 }
 
 async fn withdraw(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     target: RequestedSession,
     TurnNumber(number): TurnNumber,
 ) -> Result<JsonAnswer<QueueView>, HttpProblem> {
-    done(&gate, target, move |target| queue::withdraw_turn(&target.ctx, &target.id, number)).await
+    done(&state, target, move |target| queue::withdraw_turn(&target.ctx, &target.id, number)).await
 }
 
 async fn edit(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     target: RequestedSession,
     TurnNumber(number): TurnNumber,
     JsonBody(change): JsonBody<ChangeTurn>,
@@ -114,7 +114,7 @@ async fn edit(
             HttpProblem::usage("the request changes nothing").hint("give `position`, `text`, or both")
         );
     }
-    done(&gate, target, move |RequestedSession { ctx, id, .. }| {
+    done(&state, target, move |RequestedSession { ctx, id, .. }| {
         // The new text is checked before anything is changed.
         change.text.as_deref().map_or(Ok(()), turns::check_prompt)?;
         if let Some(to) = change.position {
@@ -127,11 +127,11 @@ async fn edit(
 
 /// Runs a verb, and answers with the turns that wait afterwards.
 async fn done(
-    gate: &AppState,
+    state: &AppState,
     target: RequestedSession,
     verb: impl FnOnce(&RequestedSession) -> Result<(), berth_api::Problem> + Send + 'static,
 ) -> Result<JsonAnswer<QueueView>, HttpProblem> {
-    let follower = gate.followers.of(&target.ctx, &target.id);
+    let follower = state.followers.of(&target.ctx, &target.id);
     let waiting = follower.work(move || {
         verb(&target)?;
         queue::waiting_turns(&target.ctx, &target.id, &target.handle)

@@ -46,7 +46,7 @@ pub(crate) struct PolicyParams {
 impl PolicyParams {
     /// Converts to the type of the verbs.
     pub(crate) fn change(self) -> PolicyChange {
-        let term = |wish: Option<Option<u64>>| match wish {
+        let term = |given: Option<Option<u64>>| match given {
             None => TimeoutChange::Same,
             Some(None) => TimeoutChange::Never,
             Some(Some(ms)) => TimeoutChange::After(ms),

@@ -206,11 +206,11 @@ impl From<SessionStatus> for ListedSession {
 }
 
 async fn list(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     QueryParams(which): QueryParams<SessionsQuery>,
 ) -> Result<JsonAnswer<SessionList>, HttpProblem> {
-    let ctx = caller.ctx(&gate);
+    let ctx = caller.ctx(&state);
     let found = run_blocking(move || {
         let filter = which.filter()?;
         let mut ids = listing::ids(&ctx).map_err(|problem| or_store_unreadable(&ctx.home, problem))?;
@@ -235,7 +235,7 @@ struct DirectorySuggestions {
 }
 
 async fn directories(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
 ) -> Result<JsonAnswer<DirectorySuggestions>, HttpProblem> {
     // A token that is limited to some sessions cannot start others.
@@ -243,7 +243,7 @@ async fn directories(
         return Ok(JsonAnswer(DirectorySuggestions { directories: vec![] }));
     }
     // A page that asks for this also subscribes to the list, so the gateway has it in memory.
-    let mut looking = gate.live.list.subscribe();
+    let mut looking = state.live.list.subscribe();
     let of_sessions = loop {
         match looking.directories(MOST_CANDIDATES) {
             Some(known) => break known?,
@@ -251,7 +251,7 @@ async fn directories(
         }
     };
     drop(looking);
-    let ctx = caller.ctx(&gate);
+    let ctx = caller.ctx(&state);
     let found = run_blocking(move || ctx.suggested_directories(of_sessions, MOST_DIRECTORIES));
     let directories =
         found.await?.into_iter().filter_map(|dir| dir.into_os_string().into_string().ok()).collect();

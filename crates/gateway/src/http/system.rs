@@ -68,16 +68,16 @@ async fn health() -> JsonAnswer<GatewayHealth> {
     JsonAnswer(GatewayHealth { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
-async fn ready(State(gate): State<Arc<AppState>>) -> Result<JsonAnswer<GatewayHealth>, HttpProblem> {
+async fn ready(State(state): State<Arc<AppState>>) -> Result<JsonAnswer<GatewayHealth>, HttpProblem> {
     let not_ready = |why: String| {
         let problem =
             Problem::new(ProblemCode::Unreachable, format!("the gateway cannot do its work: {why}"));
         HttpProblem::from(problem.hint("run `berth doctor` on that machine for details"))
     };
-    if gate.ending.is_cancelled() {
+    if state.ending.is_cancelled() {
         return Err(not_ready("it is shutting down".to_owned()));
     }
-    match tokio::time::timeout(READY_PATIENCE, looked(&gate.home)).await {
+    match tokio::time::timeout(READY_PATIENCE, looked(&state.home)).await {
         // The path of the directory is left out, because this route needs no token.
         Ok(looked) => {
             looked.map_err(|why| not_ready(format!("its state directory cannot be used: {why}")))?
@@ -118,14 +118,14 @@ fn usable(home: &StateDir) -> Result<(), String> {
     Ok(())
 }
 
-async fn metrics(State(gate): State<Arc<AppState>>) -> Result<impl IntoResponse, HttpProblem> {
-    let looking = gate.clone();
+async fn metrics(State(state): State<Arc<AppState>>) -> Result<impl IntoResponse, HttpProblem> {
+    let looking = state.clone();
     let look = || async move {
         let text = run_blocking(move || Ok(looking.metrics.text(&looking.home))).await;
         text.map(Bytes::from).map_err(|fault| fault.problem)
     };
     // Making the metrics reads journals and keeps a thread busy, so concurrent requests are coalesced.
-    let text = gate.metrics.looks.get(look).await?;
+    let text = state.metrics.looks.get(look).await?;
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text))
 }
 

@@ -161,7 +161,7 @@ impl<S: Send + Sync> FromRequestParts<S> for SocketUpgrade {
 }
 
 async fn terminal(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     target: RequestedSession,
     QueryParams(how): QueryParams<AttachQuery>,
     SocketUpgrade(upgrade): SocketUpgrade,
@@ -180,7 +180,7 @@ async fn terminal(
             .hint(format!("send `Sec-WebSocket-Protocol: {PROTOCOL}`"))
             .status(StatusCode::BAD_REQUEST));
     }
-    let place = gate.terminals.enter(&target.caller, &target.id)?;
+    let place = state.terminals.enter(&target.caller, &target.id)?;
     let default = WindowSize::default();
     let size = WindowSize { rows: how.rows.unwrap_or(default.rows), cols: how.cols.unwrap_or(default.cols) };
     let role = how.role.role();
@@ -188,7 +188,7 @@ async fn terminal(
     // Each tab of a browser is a client of its own, which may want to type.
     let number = TERMINALS.fetch_add(1, Ordering::Relaxed);
     target.ctx.place = format!("{}, terminal {number}", target.ctx.place);
-    let visit = TerminalConnection { target, role, size, ending: gate.ending.clone(), _place: place };
+    let visit = TerminalConnection { target, role, size, ending: state.ending.clone(), _place: place };
     Ok(upgrade.on_upgrade(move |socket| visit.run(socket)).into_response())
 }
 

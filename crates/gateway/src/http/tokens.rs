@@ -60,10 +60,10 @@ struct TokenList {
 }
 
 async fn list(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
 ) -> Result<JsonAnswer<TokenList>, HttpProblem> {
-    let tokens = run_blocking(move || gate.door.passes.tokens.list(caller.pass.as_deref())).await?;
+    let tokens = run_blocking(move || state.access.passes.tokens.list(caller.pass.as_deref())).await?;
     Ok(JsonAnswer(TokenList { tokens }))
 }
 
@@ -92,7 +92,7 @@ struct NewTokenRequest {
 }
 
 async fn create(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     JsonBody(body): JsonBody<NewTokenRequest>,
 ) -> Result<(StatusCode, JsonAnswer<NewToken>), HttpProblem> {
@@ -105,14 +105,14 @@ async fn create(
     };
     confirmed(body.scope, body.sessions.as_ref(), body.yes)?;
     let new = run_blocking(move || {
-        let wish = TokenParams {
+        let params = TokenParams {
             name: Some(body.name),
             scope: body.scope,
-            sessions: resolve_session_names(&gate, &caller, body.sessions)?,
+            sessions: resolve_session_names(&state, &caller, body.sessions)?,
             life,
         };
         let maker = TokenMaker { place: &caller.place, pass: caller.pass.as_deref() };
-        gate.door.passes.tokens.mint(TokenKind::Token, &wish, maker)
+        state.access.passes.tokens.mint(TokenKind::Token, &params, maker)
     });
     Ok((StatusCode::CREATED, JsonAnswer(new.await?)))
 }
@@ -125,12 +125,12 @@ struct RevokedTokens {
 }
 
 async fn revoke(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     PathParams(handle): PathParams<String>,
 ) -> Result<JsonAnswer<RevokedTokens>, HttpProblem> {
     let revoked = run_blocking(move || {
-        let tokens = &gate.door.passes.tokens;
+        let tokens = &state.access.passes.tokens;
         let gone = tokens.revoke(&handle, caller.pass.as_deref())?;
         tokens.note_revoked(&caller.place, &gone);
         Ok(gone)
@@ -171,7 +171,7 @@ struct NewLink {
 }
 
 async fn link(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     Extension(asked): Extension<RequestEndpoint>,
     JsonBody(body): JsonBody<NewLinkRequest>,
@@ -179,14 +179,14 @@ async fn link(
     let scope = body.scope.unwrap_or(AccessScope::Control);
     confirmed(scope, body.sessions.as_ref(), body.yes)?;
     let new = run_blocking(move || {
-        let wish = TokenParams {
+        let params = TokenParams {
             name: None,
             scope,
-            sessions: resolve_session_names(&gate, &caller, body.sessions)?,
+            sessions: resolve_session_names(&state, &caller, body.sessions)?,
             life: Some(body.expires_in_ms.map_or(LINK_LIFE, Duration::from_millis).min(LONGEST_LINK_LIFE)),
         };
         let maker = TokenMaker { place: &caller.place, pass: caller.pass.as_deref() };
-        gate.door.passes.tokens.mint(TokenKind::Link, &wish, maker)
+        state.access.passes.tokens.mint(TokenKind::Link, &params, maker)
     });
     let new = new.await?;
     let scheme = if asked.secure { "https" } else { "http" };
@@ -209,12 +209,12 @@ fn confirmed(scope: AccessScope, sessions: Option<&Vec<String>>, yes: bool) -> R
 
 /// The ids of the named sessions, if the caller may see them.
 fn resolve_session_names(
-    gate: &AppState,
+    state: &AppState,
     caller: &RequestCaller,
     names: Option<Vec<String>>,
 ) -> Result<Option<BTreeSet<SessionId>>, Problem> {
     let find = |name: &String| {
-        let found = gate.home.find(name).ok().filter(|id| caller.may_see(id));
+        let found = state.home.find(name).ok().filter(|id| caller.may_see(id));
         found.ok_or_else(|| {
             Problem::new(ProblemCode::NotFound, format!("there is no session `{}`", name.escape_debug()))
                 .hint("GET /v1/sessions lists them")

@@ -28,7 +28,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("transcript", "/v1/sessions/{session}/transcript", AccessScope::Read, told)
+        Route::get("transcript", "/v1/sessions/{session}/transcript", AccessScope::Read, transcript_page)
             .about(
                 "Transcript of a session, turn by turn. Entries found only in the agent's transcript come before \
                  the first turn.",
@@ -43,7 +43,7 @@ pub(crate) fn routes() -> Vec<Route> {
             .gives_as(200, "the file", "application/x-ndjson", Some(text))
             .gives::<serde_json::Value>(200, "the file")
             .gives_as(200, "the file", "application/x-asciicast", Some(text))
-            .tells("Content-Disposition", "Suggested name of the file.")
+            .response_header("Content-Disposition", "Suggested name of the file.")
             .fails(&[ProblemCode::NotFound, ProblemCode::Usage, ProblemCode::Refused, ProblemCode::Full]),
     ]
 }
@@ -61,7 +61,7 @@ struct TranscriptQuery {
     before: Option<u64>,
 }
 
-async fn told(
+async fn transcript_page(
     target: RequestedSession,
     QueryParams(part): QueryParams<TranscriptQuery>,
 ) -> Result<JsonAnswer<TranscriptPage>, HttpProblem> {

@@ -143,19 +143,19 @@ fn of_foreign(ctx: &VerbContext, agent: &str, id: &str) -> Result<Vec<PathBuf>, 
 }
 
 async fn check_foreign(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     PathParams((agent, id)): PathParams<(String, String)>,
 ) -> Result<JsonAnswer<TranscriptReports>, HttpProblem> {
-    let ctx = caller.ctx(&gate);
+    let ctx = caller.ctx(&state);
     Ok(JsonAnswer(read_work(move || check(&of_foreign(&ctx, &agent, &id)?)).await?))
 }
 
 async fn tree_foreign(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: RequestCaller,
     PathParams((agent, id)): PathParams<(String, String)>,
 ) -> Result<JsonAnswer<Value>, HttpProblem> {
-    let ctx = caller.ctx(&gate);
+    let ctx = caller.ctx(&state);
     Ok(JsonAnswer(read_work(move || tree(&of_foreign(&ctx, &agent, &id)?)).await?))
 }

@@ -54,7 +54,7 @@ pub(crate) fn routes() -> Vec<Route> {
             .takes::<NewTurn>()
             .gives::<TurnReceipt>(202, "the turn is on disk, and waits or runs")
             .gives::<TurnView>(200, "with `wait`: the turn and its result")
-            .tells("Location", "With a receipt: the path of the turn.")
+            .response_header("Location", "With a receipt: the path of the turn.")
             .fails(&[
                 ProblemCode::NotFound,
                 ProblemCode::Refused,
@@ -141,43 +141,43 @@ pub(crate) fn end_of_wait(timeout_ms: Option<u64>) -> Result<Instant, HttpProble
 }
 
 async fn list(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     target: RequestedSession,
     QueryParams(which): QueryParams<TurnsQuery>,
 ) -> Result<JsonAnswer<TurnPage>, HttpProblem> {
-    let follower = gate.followers.of(&target.ctx, &target.id);
+    let follower = state.followers.of(&target.ctx, &target.id);
     let limit = which.limit.unwrap_or(MOST_TURNS).min(MOST_TURNS);
     let from = which.after.saturating_add(1);
     // Turns may be long: the last one may exceed the size limit, so that every page has at least one.
     let read = move || target.ctx.session(&target.id).turns(from, limit as u64, MOST_BYTES);
-    follower.look(read).await.map(JsonAnswer)
+    follower.read(read).await.map(JsonAnswer)
 }
 
 async fn one(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     target: RequestedSession,
     TurnNumber(number): TurnNumber,
 ) -> Result<JsonAnswer<TurnView>, HttpProblem> {
-    view(&gate, &target, number).await.map(JsonAnswer)
+    view(&state, &target, number).await.map(JsonAnswer)
 }
 
 async fn result(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     target: RequestedSession,
     TurnNumber(number): TurnNumber,
 ) -> Result<Response, HttpProblem> {
-    let view = view(&gate, &target, number).await?;
+    let view = view(&state, &target, number).await?;
     let status = if view.in_progress { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, JsonAnswer(view)).into_response())
 }
 
-async fn view(gate: &AppState, target: &RequestedSession, number: u64) -> Result<TurnView, HttpProblem> {
+async fn view(state: &AppState, target: &RequestedSession, number: u64) -> Result<TurnView, HttpProblem> {
     let (ctx, id) = (target.ctx.clone(), target.id.clone());
-    gate.followers.of(&ctx, &id).look(move || ctx.session(&id).turn(number)).await
+    state.followers.of(&ctx, &id).read(move || ctx.session(&id).turn(number)).await
 }
 
 async fn send(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     target: RequestedSession,
     headers: HeaderMap,
     JsonBody(mut new): JsonBody<NewTurn>,
@@ -196,9 +196,9 @@ async fn send(
         (false, None) => None,
     };
     // If there is no free place to wait, the request is refused before anything is stored.
-    let _seat = until.map(|_| gate.followers.seat()).transpose()?;
-    let stay = until.map(|_| gate.quotas.stay(&target.caller, LastingKind::Wait, None));
-    let follower = gate.followers.of(&target.ctx, &target.id);
+    let _seat = until.map(|_| state.followers.seat()).transpose()?;
+    let stay = until.map(|_| state.quotas.stay(&target.caller, LastingKind::Wait, None));
+    let follower = state.followers.of(&target.ctx, &target.id);
     let (ctx, id) = (target.ctx.clone(), target.id.clone());
     let sent = follower.work(move || ctx.session(&id).send(new).map(|(_, receipt)| receipt));
     let receipt = sent.await.map_err(refused)?;
@@ -223,7 +223,7 @@ async fn send(
         }
         // The turn is accepted, whatever delays it.
         TurnWaitOutcome::Held(problem) => Ok(accepted(TurnReceipt { held: Some(problem.what), ..receipt })),
-        TurnWaitOutcome::TimedOut => match self::view(&gate, &target, receipt.number).await {
+        TurnWaitOutcome::TimedOut => match self::view(&state, &target, receipt.number).await {
             Ok(TurnView { state, position, held, .. }) => {
                 Ok(accepted(TurnReceipt { state, position, held, ..receipt }))
             }
@@ -243,12 +243,12 @@ fn accepted(receipt: TurnReceipt) -> Response {
 }
 
 async fn cancel(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     target: RequestedSession,
     TurnNumber(number): TurnNumber,
 ) -> Result<JsonAnswer<TurnView>, HttpProblem> {
-    let _seat = gate.followers.seat()?;
-    let follower = gate.followers.of(&target.ctx, &target.id);
+    let _seat = state.followers.seat()?;
+    let follower = state.followers.of(&target.ctx, &target.id);
     let (ctx, id) = (target.ctx.clone(), target.id.clone());
     let asked = follower.work(move || turns::cancel(&ctx, &id, number));
     let mut view = asked.await.map_err(refused)?;

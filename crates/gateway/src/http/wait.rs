@@ -98,35 +98,35 @@ impl ViewerFiltered for SessionWaitResult {
 }
 
 async fn wait_for(
-    State(gate): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     target: RequestedSession,
-    JsonBody(wish): JsonBody<WaitRequest>,
+    JsonBody(request): JsonBody<WaitRequest>,
 ) -> Result<JsonAnswer<SessionWaitResult>, HttpProblem> {
-    let end = end_of_wait(wish.timeout_ms)?;
-    let _seat = gate.followers.seat()?;
-    let stay = gate.quotas.stay(&target.caller, LastingKind::Wait, None);
-    stay.or_closed(waited(&gate, &target, wish, end)).await.map(JsonAnswer)
+    let end = end_of_wait(request.timeout_ms)?;
+    let _seat = state.followers.seat()?;
+    let stay = state.quotas.stay(&target.caller, LastingKind::Wait, None);
+    stay.or_closed(waited(&state, &target, request, end)).await.map(JsonAnswer)
 }
 
 async fn waited(
-    gate: &AppState,
+    state: &AppState,
     target: &RequestedSession,
-    wish: WaitRequest,
+    request: WaitRequest,
     end: Instant,
 ) -> Result<SessionWaitResult, HttpProblem> {
-    let follower = gate.followers.of(&target.ctx, &target.id);
+    let follower = state.followers.of(&target.ctx, &target.id);
     let status =
         status_by(&follower, end, || timed_out(&target.id, "has a keeper that does not answer")).await?;
     if status.turns.is_none()
         && matches!(
-            wish.r#for,
+            request.r#for,
             WaitCondition::Idle | WaitCondition::NeedsYou | WaitCondition::Done | WaitCondition::Turn(_)
         )
     {
         return Err(berth_api::problem::refusal(&Refusal::NoTurns, &target.handle).into());
     }
     let mut turn = None;
-    let session = match wish.r#for {
+    let session = match request.r#for {
         WaitCondition::Idle => wait_for_state(&follower, target, AwaitedState::Idle, end).await?,
         WaitCondition::NeedsYou => wait_for_state(&follower, target, AwaitedState::NeedsYou, end).await?,
         WaitCondition::Done => {
@@ -267,8 +267,8 @@ async fn until_output(
     let late = || timed_out(&target.id, "printed no match");
     let mut status = status_by(follower, end, late).await?;
     loop {
-        let look = follower.look(move || {
-            let found = matcher.look()?;
+        let look = follower.read(move || {
+            let found = matcher.read_and_match()?;
             Ok((matcher, found))
         });
         let found;

@@ -56,7 +56,7 @@ impl AsyncCursor {
                 return news;
             }
             if cursor.is_look_due() {
-                self.look();
+                self.connect_and_read();
                 continue;
             }
             let due = cursor.due().map(tokio::time::Instant::from_std);
@@ -110,7 +110,7 @@ impl AsyncCursor {
 
     /// Connects and reads in another thread: connecting waits for a keeper whose queue is full, which must not delay
     /// other tasks.
-    fn look(&mut self) {
+    fn connect_and_read(&mut self) {
         self.readable = None;
         if let AsyncCursorState::Here(mut cursor) =
             std::mem::replace(&mut self.place, AsyncCursorState::Nowhere)

@@ -290,7 +290,7 @@ impl SessionFeed {
     }
 
     /// Requests that the files are read now, for the time without a keeper.
-    pub(crate) fn look(&self) {
+    pub(crate) fn request_read(&self) {
         self.look.notify_one();
     }
 

@@ -165,8 +165,8 @@ mod tests {
         let enter = |who: &RequestCaller, errand| terminals.enter_remote(who, "box", errand);
         let (one, two) = (agent("aaaaaaaaaaaa"), agent("bbbbbbbbbbbb"));
         let long: Vec<_> = (0..99).map_while(|_| enter(&one, RemoteRequestKind::Stays).ok()).collect();
-        let deed = enter(&one, RemoteRequestKind::MayWait);
-        assert!(deed.is_ok(), "a watching client can still stop what it watches");
+        let request = enter(&one, RemoteRequestKind::MayWait);
+        assert!(request.is_ok(), "a watching client can still stop what it watches");
         let short: Vec<_> = (0..99).map_while(|_| enter(&one, RemoteRequestKind::Asks).ok()).collect();
         assert_eq!(
             (long.len(), short.len()),
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!((refused.problem.code, refused.retry_after), (ProblemCode::Full, Some(RETRY_SECONDS)));
         assert!(enter(&two, RemoteRequestKind::Stays).is_ok());
         assert!(terminals.enter_remote(&one, "other", RemoteRequestKind::Stays).is_ok());
-        drop((long, deed, short));
+        drop((long, request, short));
         assert!(enter(&one, RemoteRequestKind::Stays).is_ok(), "what is over counts no more");
         assert!(
             terminals.long_per_host.is_empty()

@@ -133,7 +133,7 @@ impl SessionMetrics {
 
     /// Reads all sessions. If they cannot be listed, nothing changes: a journal whose position is forgotten would be
     /// counted twice.
-    pub(super) fn look(&mut self, home: &StateDir) {
+    pub(super) fn update(&mut self, home: &StateDir) {
         let Ok(ids) = home.session_ids() else { return };
         // A state without sessions is reported as zero.
         let mut states: HashMap<SessionState, i64> = SessionState::ALL.map(|state| (state, 0)).into();
@@ -244,13 +244,12 @@ impl SessionMetrics {
 }
 
 fn running_helpers(home: &StateDir) -> Vec<(StateDir, SessionId, String)> {
-    let shelves = home.shelves().into_iter().filter(StateDir::is_helpers);
+    let dirs = home.folders().into_iter().filter(StateDir::is_helpers);
     let mut running = Vec::new();
-    for shelf in shelves {
-        for id in shelf.session_ids().unwrap_or_default() {
-            let status =
-                session_status::status(&shelf, &id).ok().filter(|status| status.keeper_pid.is_some());
-            running.extend(status.map(|status| (shelf.clone(), id, status.handle().to_owned())));
+    for dir in dirs {
+        for id in dir.session_ids().unwrap_or_default() {
+            let status = session_status::status(&dir, &id).ok().filter(|status| status.keeper_pid.is_some());
+            running.extend(status.map(|status| (dir.clone(), id, status.handle().to_owned())));
         }
     }
     running

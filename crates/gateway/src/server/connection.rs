@@ -27,7 +27,7 @@ use crate::http_problem::HttpProblem;
 #[derive(Debug)]
 pub(super) struct ServerContext {
     pub(super) router: Router,
-    pub(super) gate: Arc<AppState>,
+    pub(super) state: Arc<AppState>,
     pub(super) connections: Arc<ConnectionLimits>,
     pub(super) log: Arc<AccessLog>,
     pub(super) tls: Option<Arc<ReloadableTls>>,
@@ -86,7 +86,7 @@ pub(super) async fn accept(
     loop {
         tokio::select! {
             biased;
-            () = server.gate.ending.cancelled() => return,
+            () = server.state.ending.cancelled() => return,
             _ = beat.tick() => heart.beat(),
             came = socket.next() => match came {
                 Ok(came) => {
@@ -122,7 +122,7 @@ fn local(stream: UnixStream, server: &Arc<ServerContext>) {
     tokio::spawn(async move {
         // Once for each connection, since its process does not change. This reads /proc for a short time, and not in
         // the accept loop. For hundreds of connections at once, a thread for each would cost more than the read.
-        let inside = berth_verbs::caller::of_peer(&server.gate.home, &stream);
+        let inside = berth_verbs::caller::of_peer(&server.state.home, &stream);
         serve(stream, false, ConnectionPeer::Local { uid, pid, inside: Arc::new(inside) }, ticket, server)
             .await;
     });
@@ -197,24 +197,24 @@ async fn serve(
     ticket: ConnectionPermit,
     server: Arc<ServerContext>,
 ) {
-    let wire = ConnectionDetails { secure, leash: RevocationHandle::default() };
-    let held = wire.leash.hold(stream);
+    let wire = ConnectionDetails { secure, revocation: RevocationHandle::default() };
+    let held = wire.revocation.hold(stream);
     let seat = ticket.seat.clone();
-    let door = ConnectionService::new(&server, peer, wire, seat.clone());
+    let service = ConnectionService::new(&server, peer, wire, seat.clone());
     let stream = held.patient(connection_limits::idle_timeout(connection_limits::WRITE_PATIENCE), ticket);
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(connection_limits::idle_timeout(connection_limits::HEAD_PATIENCE))
         .max_header_size(connection_limits::MAX_HEAD_BYTES)
         .max_buf_size(connection_limits::MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), door)
+        .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut served = std::pin::pin!(served);
     let ended: Result<(), hyper::Error> = tokio::select! {
         biased;
         ended = served.as_mut() => ended,
         () = seat.leave.cancelled() => {
-            if !server.gate.ending.is_cancelled() {
+            if !server.state.ending.is_cancelled() {
                 return;
             }
             served.as_mut().graceful_shutdown();

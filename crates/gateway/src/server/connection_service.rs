@@ -83,7 +83,7 @@ async fn work(
         Ok(Ok(response)) => response,
         Ok(Err(never)) => match never {},
         Err(_) => {
-            server.gate.metrics.panics.inc();
+            server.state.metrics.panics.inc();
             let fault = Problem::new(ProblemCode::Bug, "the gateway failed during this request").hint(
                 format!("this is a bug in berth: please report it with the request id {}", told.trace.id),
             );
@@ -103,7 +103,7 @@ async fn work(
     // caller takes to read.
     let serving = once_known.take().filter(|_| matched.is_some_and(|matched| matched.is_known));
     let underway = response.extensions_mut().remove::<Arc<RequestPermit>>();
-    Ok(ResponseBody::wrap(response, (serving, underway), &server.gate))
+    Ok(ResponseBody::wrap(response, (serving, underway), &server.state))
 }
 
 /// Data of a request that is needed when it is answered.
@@ -120,7 +120,7 @@ impl RequestSummary {
             response.headers_mut().insert(REQUEST_ID, id);
         }
         let took = started.elapsed();
-        server.gate.metrics.answered(route, method, response.status(), took);
+        server.state.metrics.answered(route, method, response.status(), took);
         server.log.request(&AccessLogLine { method, route, status: response.status(), took, trace });
     }
 }

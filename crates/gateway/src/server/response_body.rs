@@ -41,13 +41,13 @@ struct EventStreamState {
 }
 
 impl ResponseBody {
-    pub(super) fn wrap(response: Response<Body>, counts: ResponseGuards, gate: &AppState) -> Response<Self> {
+    pub(super) fn wrap(response: Response<Body>, counts: ResponseGuards, state: &AppState) -> Response<Self> {
         let kind = response.headers().get(header::CONTENT_TYPE);
         let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         let stream = is_stream.then(|| {
             Box::new(EventStreamState {
-                sent: gate.metrics.events_sent.clone(),
-                ending: Box::pin(gate.ending.clone().cancelled_owned()),
+                sent: state.metrics.events_sent.clone(),
+                ending: Box::pin(state.ending.clone().cancelled_owned()),
             })
         });
         response.map(|body| Self { body, _counts: counts, stream, rest: Bytes::new() })

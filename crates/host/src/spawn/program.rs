@@ -54,7 +54,7 @@ pub fn set_process_name(name: &str) {
 pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, ProgramError> {
     if name.as_bytes().contains(&b'/') {
         let file = cwd.join(name);
-        return look(&file).map(|()| file);
+        return check_program(&file).map(|()| file);
     }
     let mut refused = None;
     let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
@@ -62,7 +62,7 @@ pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<Pa
         for directory in path.as_bytes().split(|&byte| byte == b':') {
             // An empty entry means the working directory, as it always has.
             let file = cwd.join(OsStr::from_bytes(directory)).join(name);
-            match look(&file) {
+            match check_program(&file) {
                 Ok(()) => return Ok(file),
                 Err(ProgramError::NotExecutable(_)) => {
                     refused = refused.or(Some(ProgramError::NotExecutable(file)));
@@ -75,7 +75,7 @@ pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<Pa
     Err(refused.unwrap_or_else(|| ProgramError::NotInPath(name.to_owned())))
 }
 
-fn look(file: &Path) -> Result<(), ProgramError> {
+fn check_program(file: &Path) -> Result<(), ProgramError> {
     let found = stat(file).map_err(|error| match error {
         rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => ProgramError::NoFile(file.to_owned()),
         error => ProgramError::Look { path: file.to_owned(), cause: error.into() },

@@ -355,8 +355,8 @@ impl Keeper {
     /// Rejects a request that the caller may not make: an agent does not command its supervisor.
     fn permitted(&mut self, key: u64, agents: &[String], request: &KeeperRequest) -> Result<(), Problem> {
         let session = self.journal.session();
-        let deed = admission::deed_to(request, session.spec.as_ref(), self.identity.is_helper());
-        if deed == CallerAction::Look {
+        let action = admission::action_on(request, session.spec.as_ref(), self.identity.is_helper());
+        if action == CallerAction::Look {
             return Ok(());
         }
         // A keeper begins only in the directory of a session or helper, and a client that asks is there. Otherwise
@@ -369,7 +369,7 @@ impl Keeper {
         }
         let seen = seen.clone().and_for(&home, agents);
         let owner = admission::owner_named(request);
-        let target = |inside: &SessionId| match (deed, owner) {
+        let target = |inside: &SessionId| match (action, owner) {
             (CallerAction::Share | CallerAction::Release, Some(owner)) => SessionId::parse(owner)
                 .map_or(ActionTarget::Stranger, |owner| callers::action_target(&home, inside, &owner)),
             (CallerAction::StopHelper, _) => {
@@ -384,6 +384,6 @@ impl Keeper {
             }
         };
         let handle = owner.map_or_else(|| self.handle_name(), ToOwned::to_owned);
-        seen.allow(deed, &handle, target)
+        seen.allow(action, &handle, target)
     }
 }

@@ -336,7 +336,7 @@ impl ClientTable {
         let client = self.clients.get_mut(&key)?;
         let peer = &client.peer;
         let look = || match peer {
-            Some(peer) => peer.look(home),
+            Some(peer) => peer.attribute(home),
             None => CallerAttribution::Unseen("nothing is known of the other end".to_owned()),
         };
         Some(client.seen.get_or_insert_with(look))

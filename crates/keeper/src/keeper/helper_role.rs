@@ -156,7 +156,7 @@ impl HelperRole {
             // The helper will not be ready any more, and the waiting clients are told so.
             RunPhase::New | RunPhase::Ending(_) | RunPhase::Ended { .. } => return None,
         }
-        let found = probe.look(session.epoch, identity, output_end);
+        let found = probe.probe_if_due(session.epoch, identity, output_end);
         if found.is_none() {
             self.probe = Some(probe);
         }

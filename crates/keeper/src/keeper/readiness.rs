@@ -96,14 +96,14 @@ impl ReadinessCheck {
         look_at_ms.map_or(give_up_at_ms, |at| at.min(give_up_at_ms))
     }
 
-    /// Looks, if it is time to. Returns the result once it is known.
-    pub(super) fn look(
+    /// Probes, if it is time to. Returns the result once it is known.
+    pub(super) fn probe_if_due(
         &mut self,
         epoch: Epoch,
         identity: &KeeperIdentity,
         output_end: u64,
     ) -> Option<Observation> {
-        if let Some(address) = self.sign.look(clock::boot_ms(), identity, output_end) {
+        if let Some(address) = self.sign.probe(clock::boot_ms(), identity, output_end) {
             return Some(Observation::Ready { epoch, address });
         }
         (self.left_ms() == 0)
@@ -131,7 +131,7 @@ impl ReadinessCheck {
 
 impl ReadinessSign {
     /// Looks for the sign: `Some` if it is there, with its address inside if it has one.
-    fn look(&mut self, now: u64, identity: &KeeperIdentity, output_end: u64) -> Option<Option<String>> {
+    fn probe(&mut self, now: u64, identity: &KeeperIdentity, output_end: u64) -> Option<Option<String>> {
         match self {
             Self::Socket { look_at_ms, .. } if *look_at_ms > now => None,
             Self::Socket { place, look_at_ms, pause_ms } => {

@@ -87,7 +87,7 @@ impl Keeper {
             }
             KeeperRequest::Pause => self.carry_out_for(key, |by| Command::Pause { by }),
             KeeperRequest::GoOn => self.go_on(key),
-            KeeperRequest::AnswerAsk { request, wish, epoch } => self.answer_ask(key, request, wish, epoch),
+            KeeperRequest::AnswerAsk { request, reply, epoch } => self.answer_ask(key, request, reply, epoch),
             KeeperRequest::Hook { report } => self.on_hook(key, report),
             KeeperRequest::Restart => self.restart(key),
         }

@@ -62,7 +62,7 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
         let by = actor_of(&caller).unwrap_or_default();
         let place = client_place::recorded_place(&call.place, client_place::is_gateway(home.root(), by.pid));
         let by = Actor { place, ..by };
-        let seen = peer.look(&home).and_for(&home, call.agent.iter().chain(&call.also));
+        let seen = peer.attribute(&home).and_for(&home, call.agent.iter().chain(&call.also));
         let request = admission::check_first_request(&home, &id, &seen, call.request)?;
         Keeper::start(&home, id, request, by)
     })();

@@ -1,6 +1,6 @@
 //! Copies of the agent's transcript, made at the end of each turn, in any interface, and of each run.
 //!
-//! Promise: the loop never waits for it. One copy is made at a time, beside the loop; a wish that comes meanwhile
+//! Promise: the loop never waits for it. One copy is made at a time, beside the loop; a request that comes meanwhile
 //! is granted after that, once for each conversation. A keeper that leaves waits a moment for the last one. A failure is in
 //! the log, and `berth history` shows how far the copies reach.
 //! Not here: the copies themselves (see [`berth_conversations::transcript_copies`]).
@@ -91,7 +91,7 @@ impl TranscriptCopier {
         if !is_known || std::env::var_os(KEEP_VARIABLE).is_some_and(|value| value == "off") {
             return;
         }
-        self.wish(CopyRequest {
+        self.enqueue(CopyRequest {
             root: identity.root().to_owned(),
             session: identity.session().to_string(),
             spec: spec.clone(),
@@ -101,17 +101,17 @@ impl TranscriptCopier {
         });
     }
 
-    fn wish(&self, mut wish: CopyRequest) {
+    fn enqueue(&self, mut request: CopyRequest) {
         let mut queue = self.queue.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |other: &CopyRequest| other.conversation.id == wish.conversation.id;
+        let is_same = |other: &CopyRequest| other.conversation.id == request.conversation.id;
         if let Some(unmade) = queue.next.iter().position(is_same).and_then(|at| queue.next.remove(at)) {
-            wish.turn = wish.turn.or(unmade.turn);
+            request.turn = request.turn.or(unmade.turn);
         }
         if queue.next.len() == MOST_WISHES {
             queue.next.pop_front();
             tracing::warn!("a transcript is not copied: too many others are to be");
         }
-        queue.next.push_back(wish);
+        queue.next.push_back(request);
         if queue.is_at_work {
             return;
         }
@@ -137,30 +137,30 @@ fn work(at: &(Mutex<CopyQueue>, Condvar)) {
     let (queue, idle) = at;
     let mut done: Option<String> = None;
     loop {
-        let (wish, look) = {
+        let (request, look) = {
             let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
             queue.known = done.take().or(queue.known.take());
-            let wish = queue.next.pop_front();
-            queue.is_at_work = wish.is_some();
-            let is_known = |wish: &CopyRequest| queue.known.as_ref() == Some(&wish.conversation.id);
+            let request = queue.next.pop_front();
+            queue.is_at_work = request.is_some();
+            let is_known = |request: &CopyRequest| queue.known.as_ref() == Some(&request.conversation.id);
             let look =
-                if wish.as_ref().is_some_and(is_known) { CopyCheck::AtItsEnd } else { CopyCheck::Whole };
-            (wish, look)
+                if request.as_ref().is_some_and(is_known) { CopyCheck::AtItsEnd } else { CopyCheck::Whole };
+            (request, look)
         };
-        let Some(wish) = wish else {
+        let Some(request) = request else {
             idle.notify_all();
             return;
         };
         killpoint::reached("copying");
-        match make(&wish, look) {
-            Ok(()) => done = Some(wish.conversation.id),
+        match make(&request, look) {
+            Ok(()) => done = Some(request.conversation.id),
             Err(error) => tracing::warn!(%error, "the transcript is not copied"),
         }
         killpoint::reached("copied");
     }
 }
 
-/// Marks the thread as gone if it panics, so that the next wish starts another one.
+/// Marks the thread as gone if it panics, so that the next request starts another one.
 struct StopOnPanic<'a>(&'a (Mutex<CopyQueue>, Condvar));
 
 impl Drop for StopOnPanic<'_> {
@@ -179,7 +179,7 @@ pub fn copy_now(
     spec: &SessionSpec,
     conversation: &Conversation,
 ) -> io::Result<()> {
-    let wish = CopyRequest {
+    let request = CopyRequest {
         root: root.to_owned(),
         session: session.to_string(),
         spec: spec.clone(),
@@ -187,28 +187,29 @@ pub fn copy_now(
         at_ms: clock::wall_ms(),
         turn: None,
     };
-    make(&wish, CopyCheck::Whole)
+    make(&request, CopyCheck::Whole)
 }
 
-fn make(wish: &CopyRequest, look: CopyCheck) -> io::Result<()> {
-    let copies = TranscriptCopies::of(&wish.root);
+fn make(request: &CopyRequest, look: CopyCheck) -> io::Result<()> {
+    let copies = TranscriptCopies::of(&request.root);
     if let Some(why) = copies.full() {
         return Err(io::Error::other(why));
     }
-    let (kind, id) = (wish.spec.conversation.as_str(), wish.conversation.id.as_str());
-    let env =
-        |name: &str| -> Option<OsString> { location::where_kept(&wish.spec, Some(&wish.conversation))(name) };
+    let (kind, id) = (request.spec.conversation.as_str(), request.conversation.id.as_str());
+    let env = |name: &str| -> Option<OsString> {
+        location::where_kept(&request.spec, Some(&request.conversation))(name)
+    };
     let main = berth_transcript::transcript_files(kind, id, env).map_err(io::Error::other)?;
     if main.is_empty() {
         return Ok(());
     }
     let mut taking = copies.begin(kind, id)?;
     for path in &main {
-        let source = CopySource { kind, id, session: &wish.session, name: "", path };
-        taking.take(&source, (wish.at_ms, wish.turn), look)?;
+        let source = CopySource { kind, id, session: &request.session, name: "", path };
+        taking.take(&source, (request.at_ms, request.turn), look)?;
         for (name, path) in beside(path)? {
             let source = CopySource { name: &name, path: &path, ..source };
-            taking.take(&source, (wish.at_ms, wish.turn), look)?;
+            taking.take(&source, (request.at_ms, request.turn), look)?;
         }
     }
     Ok(())
@@ -240,7 +241,7 @@ fn beside(transcript: &Path) -> io::Result<Vec<(String, PathBuf)>> {
 mod tests {
     use super::*;
 
-    fn wish(id: &str, turn: Option<u64>) -> CopyRequest {
+    fn request(id: &str, turn: Option<u64>) -> CopyRequest {
         let conversation = Conversation { id: id.to_owned(), ..Conversation::default() };
         let spec = SessionSpec { conversation: "claude".to_owned(), ..SessionSpec::default() };
         CopyRequest {
@@ -258,10 +259,11 @@ mod tests {
         let copying = TranscriptCopier::default();
         copying.queue.0.lock().expect("a lock of its own").is_at_work = true;
         for (id, turn) in [("x", Some(7)), ("y", Some(1)), ("x", None)] {
-            copying.wish(wish(id, turn));
+            copying.enqueue(request(id, turn));
         }
         let queue = copying.queue.0.lock().expect("a lock of its own");
-        let next: Vec<_> = queue.next.iter().map(|wish| (wish.conversation.id.as_str(), wish.turn)).collect();
+        let next: Vec<_> =
+            queue.next.iter().map(|request| (request.conversation.id.as_str(), request.turn)).collect();
         assert_eq!(next, [("y", Some(1)), ("x", Some(7))]);
     }
 
@@ -269,7 +271,7 @@ mod tests {
     fn only_a_conversation_that_was_copied_is_known() {
         // There is no home directory with the agent's files.
         let at = (Mutex::new(CopyQueue::default()), Condvar::new());
-        at.0.lock().expect("a lock of its own").next.push_back(wish("not/an/id", None));
+        at.0.lock().expect("a lock of its own").next.push_back(request("not/an/id", None));
         work(&at);
         let queue = at.0.lock().expect("a lock of its own");
         assert_eq!((queue.known.as_deref(), queue.is_at_work), (None, false));

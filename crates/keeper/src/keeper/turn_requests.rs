@@ -155,7 +155,7 @@ impl Keeper {
         &mut self,
         key: u64,
         request: Option<String>,
-        wish: QuestionReply,
+        reply: QuestionReply,
         epoch: Option<u64>,
     ) -> Result<Option<KeeperAnswer>, Problem> {
         let Some(by) = self.clients.actor(key) else { return Ok(None) };
@@ -170,7 +170,7 @@ impl Keeper {
             );
         }
         self.look_whether_answered();
-        let command = Command::Answer { request, wish: wish.into(), by };
+        let command = Command::Answer { request, reply: reply.into(), by };
         let session = self.journal.session();
         let asks = session.turns.asks.clone();
         let decided = decide(session, command.clone(), now()).map_err(|refusal| self.refused(&refusal))?;

@@ -40,17 +40,17 @@ fn a_conversation_of_claude_tells_where_and_how_it_began() {
     dir.write(&format!("projects/-w/{ID}.jsonl"), lines.join("\n"));
     dir.write("projects/-w/agent-1.jsonl", "{}");
     dir.write(&format!("projects/-w/{ID}/subagents/agent-2.jsonl"), "{}");
-    let shelf = dir.list(TranscriptKind::Claude);
-    assert_eq!(shelf.kept.len(), 1, "{shelf:?}");
-    let kept = &shelf.kept[0];
+    let catalog = dir.list(TranscriptKind::Claude);
+    assert_eq!(catalog.kept.len(), 1, "{catalog:?}");
+    let kept = &catalog.kept[0];
     assert_eq!((kept.kind, kept.id.as_str(), kept.is_archived), (TranscriptKind::Claude, ID, false));
-    let look = kept.look().expect("a look");
-    assert_eq!(look.cwd.as_deref(), Some(Path::new("/w")));
-    assert_eq!(look.first_words.as_deref(), Some("mend the login"));
-    assert_eq!(look.title.as_deref(), Some("Login, mended"));
-    assert_eq!((look.version.as_deref(), look.branch.as_deref()), (Some("2.1.325"), Some("main")));
-    assert_eq!(look.began_ms, parse_timestamp_ms("2026-11-16T08:00:00.000Z"));
-    assert_eq!(look.last_ms, parse_timestamp_ms("2026-11-16T09:00:00.500Z"));
+    let details = kept.details().expect("details");
+    assert_eq!(details.cwd.as_deref(), Some(Path::new("/w")));
+    assert_eq!(details.first_words.as_deref(), Some("mend the login"));
+    assert_eq!(details.title.as_deref(), Some("Login, mended"));
+    assert_eq!((details.version.as_deref(), details.branch.as_deref()), (Some("2.1.325"), Some("main")));
+    assert_eq!(details.began_ms, parse_timestamp_ms("2026-11-16T08:00:00.000Z"));
+    assert_eq!(details.last_ms, parse_timestamp_ms("2026-11-16T09:00:00.500Z"));
 }
 
 #[test]
@@ -63,14 +63,14 @@ fn a_rollout_of_codex_tells_the_same() {
     ];
     dir.write(&format!("sessions/2026/11/16/rollout-2026-11-16T08-00-00-{ID}.jsonl"), lines.join("\n"));
     dir.write(&format!("archived_sessions/rollout-2026-11-15T08-00-00-{}.jsonl", ID.replace('1', "a")), "");
-    let shelf = dir.list(TranscriptKind::Codex);
-    let mut archived: Vec<bool> = shelf.kept.iter().map(|kept| kept.is_archived).collect();
+    let catalog = dir.list(TranscriptKind::Codex);
+    let mut archived: Vec<bool> = catalog.kept.iter().map(|kept| kept.is_archived).collect();
     archived.sort_unstable();
     assert_eq!(archived, [false, true]);
-    let kept = shelf.kept.iter().find(|kept| kept.id == ID).expect("the first one");
-    let look = kept.look().expect("a look");
-    assert_eq!(look.first_words.as_deref(), Some("hello codex"));
-    assert_eq!((look.cwd.as_deref(), look.branch.as_deref()), (Some(Path::new("/w")), Some("main")));
+    let kept = catalog.kept.iter().find(|kept| kept.id == ID).expect("the first one");
+    let details = kept.details().expect("details");
+    assert_eq!(details.first_words.as_deref(), Some("hello codex"));
+    assert_eq!((details.cwd.as_deref(), details.branch.as_deref()), (Some(Path::new("/w")), Some("main")));
 }
 
 #[test]
@@ -83,10 +83,10 @@ fn an_odd_file_is_listed_with_the_facts_that_are_known() {
     dir.write(&format!("projects/-w/{}.jsonl", id("c")), vec![b'x'; 2 << 20]);
     fs::create_dir_all(dir.0.join(format!("projects/-w/{}.jsonl", id("d")))).expect("a directory");
     dir.write(&format!("projects/-w/not-{}.jsonl", id("e")), "{}");
-    let shelf = dir.list(TranscriptKind::Claude);
-    assert_eq!(shelf.kept.len(), 3, "{shelf:?}");
-    for kept in &shelf.kept {
-        assert_eq!(kept.look().expect("a look"), ConversationDetails::default(), "{kept:?}");
+    let catalog = dir.list(TranscriptKind::Claude);
+    assert_eq!(catalog.kept.len(), 3, "{catalog:?}");
+    for kept in &catalog.kept {
+        assert_eq!(kept.details().expect("details"), ConversationDetails::default(), "{kept:?}");
     }
     assert_eq!(CatalogTestDir::new().list(TranscriptKind::Codex), ConversationCatalog::default());
 }

@@ -129,7 +129,7 @@ pub(super) fn plan(
 /// Parent of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ParentLink {
-    Nobody,
+    Root,
     Record(u32),
 }
 
@@ -148,7 +148,7 @@ struct PlanBuilder<'a> {
 }
 
 impl PlanBuilder<'_> {
-    fn told(&mut self, record: u32, text: impl Into<String>) {
+    fn note(&mut self, record: u32, text: impl Into<String>) {
         self.texts.push((record, text.into()));
     }
 
@@ -232,7 +232,7 @@ impl PlanBuilder<'_> {
         for (record, instead, text) in odd {
             if right[&record] == 0 {
                 self.drop(record, instead);
-                self.told(record, text);
+                self.note(record, text);
             }
         }
     }
@@ -247,7 +247,7 @@ impl PlanBuilder<'_> {
         }
         for record in &self.survey.metas {
             self.drop(*record, None);
-            self.told(*record, "a second beginning is set aside");
+            self.note(*record, "a second beginning is set aside");
         }
         Ok(())
     }
@@ -258,7 +258,7 @@ impl PlanBuilder<'_> {
         for (_, earlier) in &survey.twins {
             // No record replaces it: its children name its id, which the later record has.
             self.plan.drops.insert(*earlier, ());
-            self.told(*earlier, "it has the id of a later record, and is set aside");
+            self.note(*earlier, "it has the id of a later record, and is set aside");
         }
         !survey.twins.is_empty()
     }
@@ -267,8 +267,8 @@ impl PlanBuilder<'_> {
         let survey = self.survey;
         for record in (0..survey.len()).filter(|at| survey.is(*at, bit::MISSING_PARENT)) {
             let parent = survey.parent(record);
-            self.links.insert(record, parent.map_or(ParentLink::Nobody, ParentLink::Record));
-            self.told(record, "its parent is missing; it hangs on the record before it now");
+            self.links.insert(record, parent.map_or(ParentLink::Root, ParentLink::Record));
+            self.note(record, "its parent is missing; it hangs on the record before it now");
         }
         if self.shape.loops_at.is_some() {
             self.break_rings();
@@ -310,8 +310,8 @@ impl PlanBuilder<'_> {
             if survey.parent(record).is_some_and(|parent| parent > record)
                 && !self.links.contains_key(&record)
             {
-                self.links.insert(record, before.map_or(ParentLink::Nobody, ParentLink::Record));
-                self.told(
+                self.links.insert(record, before.map_or(ParentLink::Root, ParentLink::Record));
+                self.note(
                     record,
                     "its parent was a later record, in a ring; its parent is the record before it now",
                 );
@@ -375,7 +375,7 @@ impl PlanBuilder<'_> {
             // A beginning from before the path's own.
             (_, None) if path.first().is_some_and(|root| branch.head < *root) => {
                 self.links.insert(path[0], ParentLink::Record(tail));
-                self.told(path[0], format!("it follows the earlier beginning now: {lines}"));
+                self.note(path[0], format!("it follows the earlier beginning now: {lines}"));
             }
             (Some(next), _) => {
                 if !is_turn {
@@ -385,22 +385,22 @@ impl PlanBuilder<'_> {
                 }
                 let before = match self.links.get(&next) {
                     Some(link) => *link,
-                    None => survey.parent(next).map_or(ParentLink::Nobody, ParentLink::Record),
+                    None => survey.parent(next).map_or(ParentLink::Root, ParentLink::Record),
                 };
                 if is_turn {
                     self.links.insert(top, before);
                 }
                 self.links.insert(next, ParentLink::Record(tail));
-                self.told(
+                self.note(
                     next,
                     format!("it follows {lines} now, which another writer wrote at the same time"),
                 );
             }
             (None, _) => {
-                self.links.insert(top, end.map_or(ParentLink::Nobody, ParentLink::Record));
+                self.links.insert(top, end.map_or(ParentLink::Root, ParentLink::Record));
                 *end = Some(tail);
                 self.plan.late.insert(number);
-                self.told(
+                self.note(
                     top,
                     format!("{lines}, which another writer wrote at the same time, come at the end now"),
                 );
@@ -412,14 +412,14 @@ impl PlanBuilder<'_> {
         if !self.is_dropped(record) {
             let parent = self.survey.parent(record);
             self.drop(record, parent);
-            self.told(record, "text that the agent made up for a missing answer is set aside");
+            self.note(record, "text that the agent made up for a missing answer is set aside");
         }
     }
 
     fn set_aside(&mut self, number: u8, branch: &AbandonedBranch) {
         self.plan.aside_branches.insert(number);
         let (from, to) = (self.survey.line_of(branch.head), self.survey.line_of(branch.last));
-        self.told(branch.head, format!("the branch on lines {from} to {to} is set aside"));
+        self.note(branch.head, format!("the branch on lines {from} to {to} is set aside"));
         self.plan.aside.push(self.survey.id_of(branch.head));
     }
 
@@ -457,7 +457,7 @@ impl PlanBuilder<'_> {
             let made = if is_claude { claude_result(&call, is_open) } else { codex_result(&call) };
             if let Some(made) = made {
                 self.made.insert(record, made);
-                self.told(record, "its call got a result that says it was interrupted");
+                self.note(record, "its call got a result that says it was interrupted");
             }
         })
     }
@@ -485,7 +485,7 @@ impl PlanBuilder<'_> {
             .iter()
             .filter(|(record, _)| !self.is_dropped(**record))
             .map(|(record, link)| match link {
-                ParentLink::Nobody => (*record, None),
+                ParentLink::Root => (*record, None),
                 ParentLink::Record(parent) => (*record, self.replacement_of(*parent)),
             })
             .collect();

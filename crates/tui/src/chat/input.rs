@@ -1,15 +1,15 @@
-//! The foot of the chat: the last rows of the terminal, which are painted again and again below the printed text.
+//! The footer of the chat: the last rows of the terminal, which are painted again and again below the printed text.
 //!
-//! Promise: printed text above is never painted over, and no part of an old foot is left, also after the terminal
+//! Promise: printed text above is never painted over, and no part of an old footer is left, also after the terminal
 //! changed its size (if the terminal wraps its lines anew, as most do).
-//! Not here: the content of the foot (see `live`).
+//! Not here: the content of the footer (see `live`).
 //! Start with [`ChatFooter::paint`].
 
 use berth_api::message::WindowSize;
 
 use crate::cells::CellRow;
 
-/// The foot that is on the screen, if any.
+/// The footer that is on the screen, if any.
 #[derive(Debug, Default)]
 pub(super) struct ChatFooter {
     painted: Option<PaintedFooter>,
@@ -30,7 +30,7 @@ impl ChatFooter {
         self.painted.as_ref().is_some_and(|it| it.rows == rows && it.cursor == cursor && it.size == size)
     }
 
-    /// Erases the foot. The cursor is then at the place where the foot began.
+    /// Erases the footer. The cursor is then at the place where the footer began.
     pub(super) fn erase(&mut self, out: &mut Vec<u8>, size: WindowSize) {
         let Some(painted) = self.painted.take() else { return };
         let columns = usize::from(size.cols).max(1);
@@ -45,7 +45,7 @@ impl ChatFooter {
         out.extend_from_slice(b"\x1b[J");
     }
 
-    /// Forgets the painted foot, because the screen was cleared.
+    /// Forgets the painted footer, because the screen was cleared.
     pub(super) fn forget(&mut self) {
         self.painted = None;
     }
@@ -97,24 +97,24 @@ mod tests {
         screen
     }
 
-    fn painted(foot: &mut ChatFooter, screen: &mut Screen, line: &str, size: WindowSize, above: &str) {
+    fn painted(footer: &mut ChatFooter, screen: &mut Screen, line: &str, size: WindowSize, above: &str) {
         let mut out = Vec::new();
-        foot.erase(&mut out, size);
+        footer.erase(&mut out, size);
         out.extend_from_slice(above.as_bytes());
         let rows = wrap(line, usize::from(size.cols));
         let last = rows.len() - 1;
         let column = rows[last].width.min(usize::from(size.cols) - 1);
-        foot.paint(&mut out, rows, (last, column), size);
+        footer.paint(&mut out, rows, (last, column), size);
         screen.feed(&out);
     }
 
     #[test]
     fn a_foot_is_painted_over_and_the_text_above_stays() {
         let size = WindowSize { rows: 10, cols: 12 };
-        let mut screen = play(size, |foot, screen| {
-            painted(foot, screen, "a foot of more than one row", size, "one\r\n");
-            painted(foot, screen, "short", size, "two\r\n");
-            painted(foot, screen, "漢字漢字漢字漢字", size, "");
+        let mut screen = play(size, |footer, screen| {
+            painted(footer, screen, "a foot of more than one row", size, "one\r\n");
+            painted(footer, screen, "short", size, "two\r\n");
+            painted(footer, screen, "漢字漢字漢字漢字", size, "");
         });
         assert_eq!(screen.text(), "one\ntwo\n漢字漢字漢字\n漢字");
         assert_eq!(screen.cursor(), (3, 4));
@@ -126,9 +126,9 @@ mod tests {
             for cols in 1..6 {
                 // The emulator has two columns at least; painting for one must work as well.
                 let size = WindowSize { rows, cols };
-                let mut screen = play(size, |foot, screen| {
-                    painted(foot, screen, "many words here", size, "");
-                    painted(foot, screen, "x", size, "");
+                let mut screen = play(size, |footer, screen| {
+                    painted(footer, screen, "many words here", size, "");
+                    painted(footer, screen, "x", size, "");
                 });
                 assert_eq!(screen.text().trim(), "x", "{rows}×{cols}");
             }
@@ -141,10 +141,10 @@ mod tests {
             let (before, after) = (WindowSize { rows: 12, cols: from }, WindowSize { rows: 12, cols: to });
             // A full screen: with blank rows below, the emulator moves lines out that other terminals keep.
             let above: String = (1..=11).map(|n| format!("l{n}\r\n")).collect();
-            let mut screen = play(before, |foot, screen| {
-                painted(foot, screen, "first row of it, then the second row", before, &above);
+            let mut screen = play(before, |footer, screen| {
+                painted(footer, screen, "first row of it, then the second row", before, &above);
                 screen.resize(ScreenSize { rows: 12, cols: to });
-                painted(foot, screen, "x", after, "");
+                painted(footer, screen, "x", after, "");
             });
             let text = screen.text();
             assert!(text.ends_with("l10\nl11\nx"), "from {from} to {to}: {text}");

@@ -85,7 +85,7 @@ pub(super) struct LiveChat {
     errands: ChatSender,
     signals: SignalFd,
     raw: Option<tty::RawMode>,
-    foot: ChatFooter,
+    footer: ChatFooter,
     cursor: SessionCursor,
     begun_at: Instant,
     /// True if the chat has shown why there are no news from the session.
@@ -123,7 +123,7 @@ impl LiveChat {
             errands,
             signals,
             raw: Some(raw),
-            foot: ChatFooter::default(),
+            footer: ChatFooter::default(),
             cursor: ctx.session(id).events(seq + 1).every(TICK).healing(),
             begun_at: Instant::now(),
             is_away: false,
@@ -141,7 +141,7 @@ impl LiveChat {
             Err(left) => left,
         };
         let mut out = Vec::new();
-        self.foot.erase(&mut out, tty::terminal_size().unwrap_or_default());
+        self.footer.erase(&mut out, tty::terminal_size().unwrap_or_default());
         tty::write_before_exit(&out);
         drop(self.raw.take());
         let code = match left {
@@ -274,7 +274,7 @@ impl LiveChat {
                 }
             }
             InputEvent::Key(KeyPress::Ctrl('l')) => {
-                self.foot.forget();
+                self.footer.forget();
                 self.write(b"\x1b[H\x1b[2J")?;
             }
             InputEvent::Key(KeyPress::Ctrl('z')) => self.suspend()?,
@@ -298,7 +298,7 @@ impl LiveChat {
     /// Suspends the process, and gives the terminal to the shell until it continues the process.
     fn suspend(&mut self) -> Result<(), ChatExit> {
         let mut out = Vec::new();
-        self.foot.erase(&mut out, tty::terminal_size().unwrap_or_default());
+        self.footer.erase(&mut out, tty::terminal_size().unwrap_or_default());
         self.write(&out)?;
         drop(self.raw.take());
         // To the whole process group, as the terminal driver does for Ctrl-Z.
@@ -327,19 +327,19 @@ impl LiveChat {
             }
             return true;
         }
-        let wish = QuestionReply::option(ask.options[at].id.as_str());
-        self.reply(wish)
+        let reply = QuestionReply::option(ask.options[at].id.as_str());
+        self.reply(reply)
     }
 
     /// Answers with the chosen options. Returns false if none is chosen.
     fn answer_chosen(&mut self) -> bool {
-        let wish = match (self.question_for_key(), &self.asked) {
+        let reply = match (self.question_for_key(), &self.asked) {
             (Some(ask), Some(asked)) if ask.several => {
                 question_replies::reply_with_options(ask, &asked.chosen)
             }
             _ => None,
         };
-        wish.is_some_and(|wish| self.reply(wish))
+        reply.is_some_and(|reply| self.reply(reply))
     }
 
     /// Sends the written text as the next message, or as an answer in the user's own words.
@@ -349,12 +349,12 @@ impl LiveChat {
             self.hint = Some("the question is no longer asked; Enter sends this as a message");
             return;
         }
-        let wish = self.replies_with().zip(self.question_for_key()).map(|(words, ask)| {
+        let reply = self.replies_with().zip(self.question_for_key()).map(|(words, ask)| {
             let chosen = self.asked.as_ref().map(|asked| asked.chosen.clone()).unwrap_or_default();
-            words.wish(ask, &chosen, text.clone())
+            words.reply(ask, &chosen, text.clone())
         });
-        match wish {
-            Some(wish) => drop(self.reply(wish)),
+        match reply {
+            Some(reply) => drop(self.reply(reply)),
             None => self.give(ChatRequest::Send(text)),
         }
     }
@@ -372,9 +372,9 @@ impl LiveChat {
         }
     }
 
-    fn reply(&mut self, wish: QuestionReply) -> bool {
+    fn reply(&mut self, reply: QuestionReply) -> bool {
         let Some(ask) = self.question_for_key() else { return false };
-        let errand = ChatRequest::Answer { request: ask.request.clone(), wish, epoch: self.story.epoch };
+        let errand = ChatRequest::Answer { request: ask.request.clone(), reply, epoch: self.story.epoch };
         self.give(errand);
         // A question is answered once; if the answer fails, the question is shown again.
         if let Some(asked) = &mut self.asked {
@@ -414,9 +414,9 @@ impl LiveChat {
                 self.leaving = false;
                 self.editor.give_back(&text);
             }
-            ChatRequest::Answer { wish, .. } => {
+            ChatRequest::Answer { reply, .. } => {
                 self.asked = None;
-                let (QuestionReply::Deny { reason: text } | QuestionReply::Options { text, .. }) = wish
+                let (QuestionReply::Deny { reason: text } | QuestionReply::Options { text, .. }) = reply
                 else {
                     return;
                 };

@@ -21,7 +21,7 @@ use crate::{tty, turns};
 pub(super) enum ChatRequest {
     Send(String),
     Cancel(u64),
-    Answer { request: String, wish: QuestionReply, epoch: Option<u64> },
+    Answer { request: String, reply: QuestionReply, epoch: Option<u64> },
 }
 
 /// The thread that carries out errands, and the channels to it.
@@ -92,10 +92,10 @@ fn execute(ctx: &VerbContext, id: &SessionId, errand: &ChatRequest) -> Result<()
             let command = Command::Cancel { turn: *turn, by: ctx.me() };
             turns::change(ctx, id, KeeperRequest::Cancel { turn: *turn }, command)
         }
-        ChatRequest::Answer { request, wish, epoch } => {
-            let wish = wish.clone();
+        ChatRequest::Answer { request, reply, epoch } => {
+            let reply = reply.clone();
             match ctx
-                .ask(id, KeeperRequest::AnswerAsk { request: Some(request.clone()), wish, epoch: *epoch })?
+                .ask(id, KeeperRequest::AnswerAsk { request: Some(request.clone()), reply, epoch: *epoch })?
             {
                 Some(_) => Ok(()),
                 None => Err(Problem::new(

@@ -127,8 +127,8 @@ fn run(ctx: &VerbContext, handle: &str, action: &DashboardAction) -> Result<Acti
         }
         DashboardAction::Send { id, text } => send(ctx, id, handle, text)?,
         DashboardAction::Type { id, text } => type_text(ctx, id, handle, text)?,
-        DashboardAction::Answer { id, request, wish, epoch } => {
-            answer::answer(ctx, id, handle, Some(request.clone()), wish.clone(), Some(*epoch))?;
+        DashboardAction::Answer { id, request, reply, epoch } => {
+            answer::answer(ctx, id, handle, Some(request.clone()), reply.clone(), Some(*epoch))?;
             format!("answered {handle}")
         }
         DashboardAction::Stop { id } => {

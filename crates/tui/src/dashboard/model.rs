@@ -188,7 +188,7 @@ pub(crate) enum DashboardAction {
     Adopt { conversation: Box<AgentConversation>, take: WriterTakeover },
     Send { id: SessionId, text: String },
     Type { id: SessionId, text: String },
-    Answer { id: SessionId, request: String, wish: QuestionReply, epoch: u64 },
+    Answer { id: SessionId, request: String, reply: QuestionReply, epoch: u64 },
     Stop { id: SessionId },
     Cancel { id: SessionId, turn: String },
     Resume { id: SessionId },

@@ -77,8 +77,8 @@ impl ViewStyle {
 /// Draws everything. Gives the position of the cursor, if it is shown.
 pub(crate) fn draw(model: &mut DashboardModel, look: ViewStyle, buffer: &mut Buffer) -> Option<Position> {
     let area = buffer.area;
-    let foot = footer::lines(model, look, area.width);
-    model.footer_height = u16::try_from(foot.lines.len()).unwrap_or(1).max(1);
+    let footer = footer::lines(model, look, area.width);
+    model.footer_height = u16::try_from(footer.lines.len()).unwrap_or(1).max(1);
     let Some(layout) = model.layout() else {
         too_small(area, buffer);
         return None;
@@ -100,11 +100,11 @@ pub(crate) fn draw(model: &mut DashboardModel, look: ViewStyle, buffer: &mut Buf
         _ => {}
     }
     // The beginning is cut off, because the cursor is at the end.
-    let skipped = foot.lines.len().saturating_sub(usize::from(layout.footer.height));
-    for (line, y) in foot.lines.iter().skip(skipped).zip(layout.footer.top()..) {
+    let skipped = footer.lines.len().saturating_sub(usize::from(layout.footer.height));
+    for (line, y) in footer.lines.iter().skip(skipped).zip(layout.footer.top()..) {
         buffer.set_line(layout.footer.x, y, line, layout.footer.width);
     }
-    cursor.or(foot.cursor.map(|(column, line)| Position {
+    cursor.or(footer.cursor.map(|(column, line)| Position {
         x: layout.footer.x + column.min(layout.footer.width.saturating_sub(1)),
         y: layout.footer.y + u16::try_from(usize::from(line).saturating_sub(skipped)).unwrap_or(0),
     }))

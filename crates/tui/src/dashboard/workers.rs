@@ -107,7 +107,7 @@ impl DashboardMailbox {
         }
     }
 
-    fn look(&self) -> (u64, Option<SessionId>) {
+    fn wanted_preview(&self) -> (u64, Option<SessionId>) {
         locked(&self.wanted).look.clone()
     }
 

@@ -55,8 +55,8 @@ pub struct HelperRequest {
 
 /// Makes a session own a helper, and waits until the helper is ready.
 pub fn ensure(helpers: &VerbContext, asked: &HelperRequest) -> Result<SessionStatus, Problem> {
-    let wish = HelperPlan::new(helpers, asked)?;
-    let status = join_or_start(helpers, &wish).map_err(|problem| reword_for_helper(problem, &wish.id))?;
+    let plan = HelperPlan::new(helpers, asked)?;
+    let status = join_or_start(helpers, &plan).map_err(|problem| reword_for_helper(problem, &plan.id))?;
     Ok(describe_helper(helpers, status))
 }
 
@@ -106,19 +106,19 @@ impl HelperPlan {
     }
 }
 
-fn join_or_start(ctx: &VerbContext, wish: &HelperPlan) -> Result<SessionStatus, Problem> {
+fn join_or_start(ctx: &VerbContext, plan: &HelperPlan) -> Result<SessionStatus, Problem> {
     let began_at = Instant::now();
     let mut patience = AGAIN_PATIENCE;
     let mut pause = Duration::from_micros(500);
     let mut last = None;
     loop {
         for attempt in [join, start] {
-            match attempt(ctx, wish)? {
+            match attempt(ctx, plan)? {
                 EnsureAttempt::Ready(status) => return Ok(*status),
                 EnsureAttempt::Again(problem) => last = problem.or(last),
                 EnsureAttempt::Interrupted(problem) => {
                     // A helper exists, and may take its time to get ready.
-                    patience = wish.answer_timeout();
+                    patience = plan.answer_timeout();
                     last = Some(problem);
                 }
             }
@@ -132,7 +132,7 @@ fn join_or_start(ctx: &VerbContext, wish: &HelperPlan) -> Result<SessionStatus, 
     Err(last.unwrap_or_else(|| {
         Problem::new(
             ProblemCode::Held,
-            format!("helper `{}` ended before it could be owned, several times", wish.terms.name),
+            format!("helper `{}` ended before it could be owned, several times", plan.terms.name),
         )
         .hint("a client keeps stopping it; `berth helper log` names the client")
     }))
@@ -148,8 +148,8 @@ enum EnsureAttempt {
 }
 
 /// Joins the helper, if it runs.
-fn join(ctx: &VerbContext, wish: &HelperPlan) -> Result<EnsureAttempt, Problem> {
-    let mut keeper = match ctx.keeper_of(&wish.id) {
+fn join(ctx: &VerbContext, plan: &HelperPlan) -> Result<EnsureAttempt, Problem> {
+    let mut keeper = match ctx.keeper_of(&plan.id) {
         Ok(Some(keeper)) => keeper,
         Ok(None) => return Ok(EnsureAttempt::Again(None)),
         Err(problem) if problem.code == ProblemCode::Unreachable => {
@@ -157,21 +157,21 @@ fn join(ctx: &VerbContext, wish: &HelperPlan) -> Result<EnsureAttempt, Problem> 
         }
         Err(problem) => return Err(problem),
     };
-    let request = KeeperRequest::Join { owner: wish.owner.clone(), wanted: wish.wanted.clone() };
+    let request = KeeperRequest::Join { owner: plan.owner.clone(), wanted: plan.wanted.clone() };
     if let Err(error) = keeper.send(request) {
-        return Ok(EnsureAttempt::Interrupted(went_away(wish, &error.to_string())));
+        return Ok(EnsureAttempt::Interrupted(went_away(plan, &error.to_string())));
     }
     // Our own limit first: the client that started the helper may have given it more time.
-    let mut word = next_word(&mut keeper, Duration::from_millis(wish.terms.ready_within_ms));
+    let mut word = next_word(&mut keeper, Duration::from_millis(plan.terms.ready_within_ms));
     if matches!(word, KeeperReply::Silence) {
-        if gets_ready(ctx, wish) {
-            return Err(not_ready(wish));
+        if gets_ready(ctx, plan) {
+            return Err(not_ready(plan));
         }
         // The helper is being ended, and that may take longer.
-        word = next_word(&mut keeper, wish.answer_timeout());
+        word = next_word(&mut keeper, plan.answer_timeout());
     }
     match word {
-        KeeperReply::Answer(KeeperAnswer::Done { status }) if is_ours(&status, wish) => {
+        KeeperReply::Answer(KeeperAnswer::Done { status }) if is_ours(&status, plan) => {
             Ok(EnsureAttempt::Ready(status))
         }
         // The helper was being ended, and has ended now.
@@ -182,8 +182,8 @@ fn join(ctx: &VerbContext, wish: &HelperPlan) -> Result<EnsureAttempt, Problem> 
         KeeperReply::Answer(KeeperAnswer::Problem { problem }) => Err(problem),
         KeeperReply::Answer(other) => Err(unexpected_answer(&other)),
         // There may be a new keeper by now: joining twice has the effect of joining once.
-        KeeperReply::End(why) => Ok(EnsureAttempt::Interrupted(went_away(wish, &why))),
-        KeeperReply::Silence => Err(silent(wish)),
+        KeeperReply::End(why) => Ok(EnsureAttempt::Interrupted(went_away(plan, &why))),
+        KeeperReply::Silence => Err(silent(plan)),
     }
 }
 
@@ -214,35 +214,35 @@ fn next_word(keeper: &mut KeeperConnection, patience: Duration) -> KeeperReply {
 }
 
 /// True if the helper runs, this session owns it, and it is getting ready.
-fn gets_ready(ctx: &VerbContext, wish: &HelperPlan) -> bool {
-    match ctx.ask(&wish.id, KeeperRequest::Status) {
+fn gets_ready(ctx: &VerbContext, plan: &HelperPlan) -> bool {
+    match ctx.ask(&plan.id, KeeperRequest::Status) {
         Ok(Some(KeeperAnswer::Done { status })) => {
             let is_up = matches!(status.state, SessionState::Starting | SessionState::Running);
-            is_up && status.helper.as_ref().is_some_and(|helper| !helper.ready && owns(helper, wish))
+            is_up && status.helper.as_ref().is_some_and(|helper| !helper.ready && owns(helper, plan))
         }
         Ok(_) | Err(_) => false,
     }
 }
 
-fn not_ready(wish: &HelperPlan) -> Problem {
-    let within = Duration::from_millis(wish.terms.ready_within_ms);
-    let name = &wish.terms.name;
+fn not_ready(plan: &HelperPlan) -> Problem {
+    let within = Duration::from_millis(plan.terms.ready_within_ms);
+    let name = &plan.terms.name;
     Problem::new(
         ProblemCode::TimedOut,
         format!("helper `{name}` is not ready after {within:?}; it goes on starting"),
     )
     .hint(format!(
         "repeat the command to wait longer; `berth helper release {}` gives the helper up",
-        wish.id
+        plan.id
     ))
 }
 
-fn is_ours(status: &SessionStatus, wish: &HelperPlan) -> bool {
-    status.helper.as_ref().is_some_and(|helper| helper.ready && owns(helper, wish))
+fn is_ours(status: &SessionStatus, plan: &HelperPlan) -> bool {
+    status.helper.as_ref().is_some_and(|helper| helper.ready && owns(helper, plan))
 }
 
-fn owns(helper: &HelperStatus, wish: &HelperPlan) -> bool {
-    helper.owners.iter().any(|owner| owner.session == wish.owner.session)
+fn owns(helper: &HelperStatus, plan: &HelperPlan) -> bool {
+    helper.owners.iter().any(|owner| owner.session == plan.owner.session)
 }
 
 /// Waits for the lease: a keeper that has ended its run holds it a moment longer to notify its clients, and a process
@@ -260,21 +260,21 @@ fn wait_until_free(ctx: &VerbContext, id: &SessionId) {
     }
 }
 
-fn start(ctx: &VerbContext, wish: &HelperPlan) -> Result<EnsureAttempt, Problem> {
-    wait_until_free(ctx, &wish.id);
-    let files = ctx.home.session(&wish.id);
-    files.refuse_stranger(wish.terms.name.as_str())?;
+fn start(ctx: &VerbContext, plan: &HelperPlan) -> Result<EnsureAttempt, Problem> {
+    wait_until_free(ctx, &plan.id);
+    let files = ctx.home.session(&plan.id);
+    files.refuse_stranger(plan.terms.name.as_str())?;
     files.make()?;
-    let lock = helpers::acquire_start_lock(&ctx.home, &wish.id)?;
-    if ctx.is_kept(&wish.id) {
+    let lock = helpers::acquire_start_lock(&ctx.home, &plan.id)?;
+    if ctx.is_kept(&plan.id) {
         return Ok(EnsureAttempt::Again(None));
     }
-    let (spec, terms, owner) = (wish.spec.clone(), wish.terms.clone(), wish.owner.clone());
+    let (spec, terms, owner) = (plan.spec.clone(), plan.terms.clone(), plan.owner.clone());
     let request = KeeperRequest::StartHelper { spec, terms, owner };
-    match spawn_keeper::spawn_keeper(&ctx.home, &wish.id, request, ctx.asker()) {
+    match spawn_keeper::spawn_keeper(&ctx.home, &plan.id, request, ctx.asker()) {
         Ok((mut keeper, _)) => {
             drop(lock);
-            second_answer(&mut keeper, wish)
+            second_answer(&mut keeper, plan)
         }
         // Another process examines the helper, or clears up after a crash; or a process of the last run still exists.
         Err(problem) if problem.code == ProblemCode::Held => Ok(EnsureAttempt::Again(Some(problem))),
@@ -283,25 +283,25 @@ fn start(ctx: &VerbContext, wish: &HelperPlan) -> Result<EnsureAttempt, Problem>
 }
 
 /// Waits until the keeper says that the helper is ready, or has failed.
-fn second_answer(keeper: &mut KeeperConnection, wish: &HelperPlan) -> Result<EnsureAttempt, Problem> {
-    match next_word(keeper, wish.answer_timeout()) {
+fn second_answer(keeper: &mut KeeperConnection, plan: &HelperPlan) -> Result<EnsureAttempt, Problem> {
+    match next_word(keeper, plan.answer_timeout()) {
         KeeperReply::Answer(KeeperAnswer::Done { status }) => Ok(EnsureAttempt::Ready(status)),
         KeeperReply::Answer(KeeperAnswer::Problem { problem }) => Err(problem),
         KeeperReply::Answer(other) => Err(unexpected_answer(&other)),
         // A keeper that replaces its program disconnects its clients, and does nothing else.
-        KeeperReply::End(why) => Ok(EnsureAttempt::Interrupted(went_away(wish, &why))),
-        KeeperReply::Silence => Err(silent(wish)),
+        KeeperReply::End(why) => Ok(EnsureAttempt::Interrupted(went_away(plan, &why))),
+        KeeperReply::Silence => Err(silent(plan)),
     }
 }
 
-fn silent(wish: &HelperPlan) -> Problem {
-    let what = format!("the keeper of helper `{}` does not answer", wish.terms.name);
+fn silent(plan: &HelperPlan) -> Problem {
+    let what = format!("the keeper of helper `{}` does not answer", plan.terms.name);
     Problem::new(ProblemCode::Unreachable, what)
-        .hint(format!("`berth helper show {}` shows what is known about it", wish.id))
+        .hint(format!("`berth helper show {}` shows what is known about it", plan.id))
 }
 
-fn went_away(wish: &HelperPlan, why: &str) -> Problem {
-    let name = &wish.terms.name;
+fn went_away(plan: &HelperPlan, why: &str) -> Problem {
+    let name = &plan.terms.name;
     let what = format!("the keeper of helper `{name}` went away before the helper was ready: {why}");
     Problem::new(ProblemCode::Unreachable, what)
         .hint("try again; processes that it left behind are ended first")

@@ -40,7 +40,7 @@ struct ClaudeToolInput {
 
 pub(super) fn understand(json: &[u8], at_ms: u64) -> Option<HookReport> {
     let event: ClaudeHookEvent = serde_json::from_slice(json).ok()?;
-    let told = told(&event, json)?;
+    let told = report_of_event(&event, json)?;
     Some(HookReport {
         kind: "claude".to_owned(),
         conversation_id: event.session_id,
@@ -53,7 +53,7 @@ pub(super) fn understand(json: &[u8], at_ms: u64) -> Option<HookReport> {
     })
 }
 
-fn told(event: &ClaudeHookEvent, json: &[u8]) -> Option<HookEvent> {
+fn report_of_event(event: &ClaudeHookEvent, json: &[u8]) -> Option<HookEvent> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     Some(match event.hook_event_name.as_str() {
         "SessionStart" => HookEvent::Started { how: text(&event.source) },

@@ -72,7 +72,7 @@ pub fn all_host_statuses(home: &StateDir, patience: Duration) -> Result<Vec<Host
     Ok(std::thread::scope(|scope| {
         let looking: Vec<_> = hosts
             .iter()
-            .map(|host| scope.spawn(move || host_status(home, host, PasswordPrompt::Nobody, patience)))
+            .map(|host| scope.spawn(move || host_status(home, host, PasswordPrompt::Never, patience)))
             .collect();
         let looked = looking.into_iter().map(|thread| thread.join());
         looked.map(|looked| looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()

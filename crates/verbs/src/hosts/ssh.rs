@@ -24,7 +24,7 @@ pub enum PasswordPrompt {
     /// A user, who needs no terminal on the other side.
     Person,
     /// No party: ssh runs in batch mode.
-    Nobody,
+    Never,
 }
 
 /// The ssh command without its input and output. `words` are the arguments of berth on the other side.
@@ -37,7 +37,7 @@ pub fn ssh_command(host: &RemoteHost, asking: PasswordPrompt, words: &[String]) 
     match asking {
         PasswordPrompt::Terminal => command.arg("-t"),
         PasswordPrompt::Person => command.arg("-T"),
-        PasswordPrompt::Nobody => command.args(["-T", "-o", "BatchMode=yes"]),
+        PasswordPrompt::Never => command.args(["-T", "-o", "BatchMode=yes"]),
     };
     // Keep-alives end a dead connection, so that the waiting side notices.
     command.args(["-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"]);

@@ -73,7 +73,7 @@ pub(super) fn purge(home: &StateDir, id: &SessionId, seen: u64) -> Result<u64, P
     killpoint::reached("purged-names");
     let rest = "the session is no longer listed; `berth sweep` deletes the rest";
     grave.empty().map_err(|error| trouble("delete all of", &error).hint(rest))?;
-    // The remains stay on the shelf until the history is gone as well: a sweep finds them there.
+    // The remains stay in the folder until the history is gone as well: a sweep finds them there.
     forget(home, id, FORGET_PATIENCE).map_err(|error| trouble("delete the history of", &error).hint(rest))?;
     grave.remove().map_err(|error| trouble("delete all of", &error).hint(rest))?;
     drop(lease);

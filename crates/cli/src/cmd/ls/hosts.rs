@@ -48,24 +48,24 @@ impl MultiHostListing {
         Ok(Self { listing: listing(filter, seen), looks, host_of })
     }
 
-    fn look(&self, status: &SessionStatus) -> Option<&HostStatus> {
+    fn host_status(&self, status: &SessionStatus) -> Option<&HostStatus> {
         self.host_of.get(&status.id).map(|at| &self.looks[*at])
     }
 
     /// True if the session's host is away, so that its shown state may be out of date.
     pub(super) fn is_away(&self, status: &SessionStatus) -> bool {
-        self.look(status).is_some_and(|look| look.away.is_some())
+        self.host_status(status).is_some_and(|look| look.away.is_some())
     }
 
     /// The name of a session in the list: `HOST:NAME` or `HOST:ID`; `None` for a session of this host.
     pub(super) fn called(&self, status: &SessionStatus) -> Option<String> {
         let named = |look: &HostStatus| status.name.as_deref().map(|name| placed(&look.host.name, name));
-        self.look(status).map(|look| named(look).unwrap_or_else(|| status.id.clone()))
+        self.host_status(status).map(|look| named(look).unwrap_or_else(|| status.id.clone()))
     }
 
     pub(super) fn print_json(&self) -> Result<(), Problem> {
         let placed = |status: &SessionStatus| {
-            let look = self.look(status);
+            let look = self.host_status(status);
             let mut status = status.clone();
             // The host has a field of its own, so the id is printed without it.
             let own = look.and_then(|look| status.id.strip_prefix(&placed(&look.host.name, "")));

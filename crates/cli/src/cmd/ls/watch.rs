@@ -161,17 +161,17 @@ fn picture(ctx: &CommandContext, args: &LsArgs, live: &LiveListing<'_>) -> Resul
     let colour = tty::wants_colour();
     let mut listing = live.listing();
     let mut lines = rendered(ctx, args, &mut listing, None, TableFormat { columns: Some(columns), colour })?;
-    let mut foot = hidden_sessions_notes(args, &listing);
-    foot.extend(listing.damaged.iter().map(|problem| format!("error: {}", problem.what)));
+    let mut status_line = hidden_sessions_notes(args, &listing);
+    status_line.extend(listing.damaged.iter().map(|problem| format!("error: {}", problem.what)));
     let room = rows - 1;
     if lines.len() > room {
-        foot.insert(0, format!("{} more than fit", lines.len() - room));
+        status_line.insert(0, format!("{} more than fit", lines.len() - room));
         lines.truncate(room);
     }
-    foot.push("q leaves".to_owned());
-    let foot = text_width::cut_to_columns(&text_width::one_line(&foot.join(" · ")), columns);
+    status_line.push("q leaves".to_owned());
+    let status_line = text_width::cut_to_columns(&text_width::one_line(&status_line.join(" · ")), columns);
     lines.resize(room, SafeText::default());
-    lines.push(SafeText::painted(TextStyle::Dim, foot, colour));
+    lines.push(SafeText::painted(TextStyle::Dim, status_line, colour));
     Ok(SafeText::joined(lines, "\n"))
 }
 

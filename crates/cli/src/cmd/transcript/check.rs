@@ -108,7 +108,7 @@ fn tell(finding: &TranscriptFinding, text: &mut String) {
         let _ = writeln!(text, "    a resume: {resume}");
     }
     for side in &finding.branches {
-        let _ = writeln!(text, "    {}", told(side));
+        let _ = writeln!(text, "    {}", fork_side(side));
         if side.resumed {
             turns(&side.turns, "      ", text);
         }
@@ -116,7 +116,7 @@ fn tell(finding: &TranscriptFinding, text: &mut String) {
 }
 
 /// One side of a fork: its lines, its writer, and the time and place of writing.
-fn told(side: &ForkSide) -> String {
+fn fork_side(side: &ForkSide) -> String {
     let writer = &side.writer;
     let word = if side.resumed { "followed" } else { "left    " };
     let mut text = format!("{word}  lines {} to {}", side.from_line, side.to_line);

@@ -20,8 +20,8 @@ pub(super) fn run(ctx: &CommandContext, args: &TranscriptRepairArgs) -> Result<u
         Some("longest") => BranchChoice::Longest,
         Some(leaf) => BranchChoice::Leaf(leaf.to_owned()),
     };
-    let wish = RepairOptions { keep, force: args.force, beside: args.beside, ..RepairOptions::default() };
-    let (made, holder) = transcript_files::repair_file(&source, &args.to, args.new_id, wish)?;
+    let options = RepairOptions { keep, force: args.force, beside: args.beside, ..RepairOptions::default() };
+    let (made, holder) = transcript_files::repair_file(&source, &args.to, args.new_id, options)?;
     if let Some(holder) = holder {
         let who = holder.line();
         print::note(&format!(

@@ -10,9 +10,9 @@ use crate::{Command, Event, Observation, Refusal, SessionState};
 #[test]
 fn an_agents_question_is_answered_by_name_or_if_it_is_the_only_one() {
     let mut story = TurnsScenario::working(&[]);
-    let answer = |request: Option<&str>, wish| Command::Answer {
+    let answer = |request: Option<&str>, wanted| Command::Answer {
         request: request.map(str::to_owned),
-        wish,
+        reply: wanted,
         by: actor(3),
     };
     assert_eq!(
@@ -27,8 +27,8 @@ fn an_agents_question_is_answered_by_name_or_if_it_is_the_only_one() {
     let which = Refusal::WhichRequest { requests: vec!["a".to_owned(), "b".to_owned()] };
     assert_eq!(story.order(answer(None, QuestionReply::Allow)), Err(which));
     let options = vec!["yes".to_owned(), "no".to_owned()];
-    let wish = QuestionReply::option("maybe");
-    assert_eq!(story.order(answer(Some("a"), wish)), Err(Refusal::NoSuchOption { options }));
+    let wanted = QuestionReply::option("maybe");
+    assert_eq!(story.order(answer(Some("a"), wanted)), Err(Refusal::NoSuchOption { options }));
     let chosen = |request: &str, choice: &str, text: Option<&str>| {
         let options = ask(request).options.into_iter();
         let chosen = options.filter(|option| option.id == choice).collect();
@@ -76,7 +76,7 @@ fn an_answer_that_does_not_fit_its_question_is_refused_and_leaves_it_open() {
     let deny = |reason: &str| QuestionReply::Deny { reason: Some(reason.to_owned()) };
     let too_long = "x".repeat(MAX_REPLY_BYTES + 1);
     let (bytes, limit) = (too_long.len(), MAX_REPLY_BYTES);
-    for (ask, wish, why) in [
+    for (ask, wanted, why) in [
         (question(false, false, false), deny("why"), BadReply::NoReason),
         (question(false, false, true), options(&[], Some("other")), BadReply::NoText),
         (question(false, true, true), options(&["1", "2"], None), BadReply::OnlyOne),
@@ -88,8 +88,8 @@ fn an_answer_that_does_not_fit_its_question_is_refused_and_leaves_it_open() {
     ] {
         let mut story = TurnsScenario::working(&[]);
         story.see(Observation::Asks { ask: ask.clone() });
-        let command = Command::Answer { request: None, wish: wish.clone(), by: actor(3) };
-        assert_eq!(story.order(command), Err(Refusal::BadAnswer(why)), "{ask:?} {wish:?}");
+        let command = Command::Answer { request: None, reply: wanted.clone(), by: actor(3) };
+        assert_eq!(story.order(command), Err(Refusal::BadAnswer(why)), "{ask:?} {wanted:?}");
         assert_eq!(story.session.turns.asks, vec![ask]);
     }
 }
@@ -113,13 +113,13 @@ fn several_options_and_own_words_are_recorded_in_the_order_of_the_question() {
         let mut story = TurnsScenario::working(&[]);
         story.see(Observation::Asks { ask: ask.clone() });
         let text = text.map(str::to_owned);
-        let wish = QuestionReply::Options {
+        let wanted = QuestionReply::Options {
             ids: ids.iter().map(|id| (*id).to_owned()).collect(),
             text: text.clone(),
         };
         let reply = ChosenReply { chosen, text };
         let answered = Event::Answered { request: "q".to_owned(), reply, by: actor(3) };
-        let command = Command::Answer { request: None, wish, by: actor(3) };
+        let command = Command::Answer { request: None, reply: wanted, by: actor(3) };
         assert_eq!(story.order(command), Ok(vec![answered]));
         assert_eq!(story.session.turns.asks, vec![]);
     }

@@ -144,9 +144,9 @@ impl RandomTurnsScenario {
                 assert_eq!(self.story.session.turns.hold, None);
             }
             TurnsScenarioStep::Answer(which, allow) => {
-                let wish = if allow { QuestionReply::Allow } else { QuestionReply::Deny { reason: None } };
+                let reply = if allow { QuestionReply::Allow } else { QuestionReply::Deny { reason: None } };
                 let request = which.map(|which| which.to_string());
-                drop(self.order(Command::Answer { request, wish, by: actor(1) }));
+                drop(self.order(Command::Answer { request, reply, by: actor(1) }));
             }
             TurnsScenarioStep::Stop(ms) => {
                 let stop = Command::Stop { by: actor(9), grace: Duration::from_millis(ms) };

@@ -1,6 +1,6 @@
-//! The painting of the chat: printed text, and below it the foot.
+//! The painting of the chat: printed text, and below it the footer.
 //!
-//! The foot has the line that the agent is writing, its activity, queued messages, and the message being written.
+//! The footer has the line that the agent is writing, its activity, queued messages, and the message being written.
 //! Start with [`LiveChat::paint`].
 
 use berth_api::message::WindowSize;
@@ -12,19 +12,19 @@ use crate::safe_text::{SafeText, TextStyle};
 use crate::{print, tty};
 
 impl LiveChat {
-    /// Prints new text of the story, and paints the foot below it.
+    /// Prints new text of the story, and paints the footer below it.
     pub(super) fn paint(&mut self) -> Result<(), ChatExit> {
         self.note_question();
         let size = tty::terminal_size().unwrap_or_default();
         let (rows, cursor) = self.rows(size);
         let told = self.story.take_printable();
-        if told.is_empty() && self.foot.shows(&rows, cursor, size) {
+        if told.is_empty() && self.footer.shows(&rows, cursor, size) {
             return Ok(());
         }
         let mut out = b"\x1b[?2026h".to_vec();
-        self.foot.erase(&mut out, size);
+        self.footer.erase(&mut out, size);
         out.extend_from_slice(told.as_str().replace('\n', "\r\n").as_bytes());
-        self.foot.paint(&mut out, rows, cursor, size);
+        self.footer.paint(&mut out, rows, cursor, size);
         out.extend_from_slice(b"\x1b[?2026l");
         self.write(&out)
     }
@@ -47,7 +47,7 @@ impl LiveChat {
         }
     }
 
-    /// The rows of the foot, and the cursor in them.
+    /// The rows of the footer, and the cursor in them.
     fn rows(&self, size: WindowSize) -> (Vec<CellRow>, (usize, usize)) {
         let (columns, height) = (usize::from(size.cols).max(1), usize::from(size.rows));
         let mut rows = Vec::new();

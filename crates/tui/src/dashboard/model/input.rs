@@ -552,8 +552,8 @@ impl DashboardModel {
                 return vec![];
             }
             DraftTarget::Reply { of: id, ask, epoch, words, chosen } => {
-                let wish = words.wish(&ask, &chosen, trimmed);
-                DashboardAction::Answer { id, request: ask.request, wish, epoch }
+                let reply = words.reply(&ask, &chosen, trimmed);
+                DashboardAction::Answer { id, request: ask.request, reply, epoch }
             }
             DraftTarget::Message { to: id }
                 if self.all.get(&id).is_some_and(DashboardRow::can_be_sent_to) =>
@@ -609,7 +609,7 @@ impl DashboardModel {
         let is_read = reading.as_mut().is_some_and(|reading| reading.press(now));
         let has =
             |kinds: [QuestionOptionKind; 2]| ask.options.iter().any(|option| kinds.contains(&option.kind));
-        let wish = match key {
+        let reply = match key {
             KeyPress::Char('y') if has([QuestionOptionKind::AllowOnce, QuestionOptionKind::AllowAlways]) => {
                 QuestionReply::Allow
             }
@@ -630,7 +630,7 @@ impl DashboardModel {
                 QuestionReply::option(option.id.as_str())
             }
             KeyPress::Enter if ask.several => match question_replies::reply_with_options(ask, chosen) {
-                Some(wish) => wish,
+                Some(reply) => reply,
                 None => return vec![],
             },
             KeyPress::Char('t') => {
@@ -660,7 +660,7 @@ impl DashboardModel {
             return vec![];
         }
         let request = ask.request.clone();
-        let action = DashboardAction::Answer { id: of.clone(), request, wish, epoch: *epoch };
+        let action = DashboardAction::Answer { id: of.clone(), request, reply, epoch: *epoch };
         self.mode = DashboardMode::Browse;
         self.act(action)
     }

@@ -208,14 +208,14 @@ fn a_paste_is_never_a_key() {
 
 #[test]
 fn an_answer_goes_to_the_question_that_was_seen() {
-    for (pressed, wish) in
+    for (pressed, reply) in
         [('y', QuestionReply::Allow), ('n', QuestionReply::DENY), ('2', QuestionReply::option("always"))]
     {
         let mut model = three();
         press(&mut model, "a");
         read(&mut model);
         let answered = press(&mut model, &pressed.to_string());
-        let action = DashboardAction::Answer { id: id('b'), request: "7".into(), wish, epoch: 0 };
+        let action = DashboardAction::Answer { id: id('b'), request: "7".into(), reply, epoch: 0 };
         assert_eq!(answered, [DashboardEffect::Do(action)]);
     }
     // A question of the next run with an equal id takes no answer either.
@@ -714,11 +714,11 @@ fn a_no_takes_a_reason_and_a_question_own_words_and_several_options() {
         read(&mut model);
         model
     };
-    let answer = |wish| {
+    let answer = |reply| {
         vec![DashboardEffect::Do(DashboardAction::Answer {
             id: id('b'),
             request: "7".into(),
-            wish,
+            reply,
             epoch: 0,
         })]
     };
@@ -742,8 +742,8 @@ fn a_no_takes_a_reason_and_a_question_own_words_and_several_options() {
     let mut own = with(&several);
     press(&mut own, "1tgreen");
     let text = Some("green".into());
-    let wish = QuestionReply::Options { ids: vec!["once".into()], text };
-    assert_eq!(key(&mut own, KeyPress::Enter), answer(wish));
+    let reply = QuestionReply::Options { ids: vec!["once".into()], text };
+    assert_eq!(key(&mut own, KeyPress::Enter), answer(reply));
     // Another client answers meanwhile: nothing is sent.
     let mut late = with(&several);
     press(&mut late, "tgreen");

@@ -28,33 +28,33 @@ pub(super) struct FooterLines {
 
 pub(super) fn lines(model: &DashboardModel, look: ViewStyle, width: u16) -> FooterLines {
     let cols = usize::from(width).max(1);
-    let mut foot = FooterLines { lines: Vec::new(), cursor: None };
+    let mut footer = FooterLines { lines: Vec::new(), cursor: None };
     if let Some(message) = &model.message {
-        foot.lines.extend(message_lines(message, look, cols));
+        footer.lines.extend(message_lines(message, look, cols));
     }
     match &model.mode {
-        DashboardMode::Filter => write(&mut foot, "/", &model.filter, look, cols),
+        DashboardMode::Filter => write(&mut footer, "/", &model.filter, look, cols),
         DashboardMode::Write { what, text } => {
-            foot.lines.push(Line::styled(cut_to_columns(&writing(model, what), cols), look.dim()));
-            write(&mut foot, "> ", text, look, cols);
+            footer.lines.push(Line::styled(cut_to_columns(&writing(model, what), cols), look.dim()));
+            write(&mut footer, "> ", text, look, cols);
         }
         DashboardMode::New => {
             let keys = [("Tab", "next"), ("↑↓", "choose"), ("Enter", "next, then start"), ("Esc", "back")];
-            foot.lines.push(key_line(&keys.map(|(key, what)| (key, what.to_owned())), look, cols));
+            footer.lines.push(key_line(&keys.map(|(key, what)| (key, what.to_owned())), look, cols));
         }
-        DashboardMode::Panel if foot.lines.is_empty() => foot.lines.push(panel_keys(model, look, cols)),
+        DashboardMode::Panel if footer.lines.is_empty() => footer.lines.push(panel_keys(model, look, cols)),
         DashboardMode::Panel => {}
         DashboardMode::Confirm { question, .. } => {
             let mut spans = vec![Span::styled(plain(question), look.bold())];
             spans.extend([Span::raw("  "), Span::styled("y", look.accent()), Span::raw(" yes  ")]);
             spans.extend([Span::styled("n", look.accent()), Span::raw(" no")]);
-            foot.lines.push(Line::from(spans));
+            footer.lines.push(Line::from(spans));
         }
         DashboardMode::Answer { .. } if !model.takes_answer() => {
             let keys = [("Esc", "later".to_owned())];
             let mut line = Line::styled("read the question first  ", look.dim());
             line.spans.extend(key_line(&keys, look, cols.saturating_sub(line.width())).spans);
-            foot.lines.push(line);
+            footer.lines.push(line);
         }
         DashboardMode::Answer { ask, .. } => {
             let mut keys = Vec::new();
@@ -80,13 +80,13 @@ pub(super) fn lines(model: &DashboardModel, look: ViewStyle, width: u16) -> Foot
                 keys.push(("t", words.label().to_owned()));
             }
             keys.push(("Esc", "later".to_owned()));
-            foot.lines.push(key_line(&keys, look, cols));
+            footer.lines.push(key_line(&keys, look, cols));
         }
-        DashboardMode::Help => foot.lines.push(Line::styled("any key closes this", look.dim())),
-        DashboardMode::Browse if foot.lines.is_empty() => foot.lines.push(browse(model, look, cols)),
+        DashboardMode::Help => footer.lines.push(Line::styled("any key closes this", look.dim())),
+        DashboardMode::Browse if footer.lines.is_empty() => footer.lines.push(browse(model, look, cols)),
         DashboardMode::Browse => {}
     }
-    foot
+    footer
 }
 
 /// The purpose of the text being written, and the keys that send it.
@@ -239,20 +239,21 @@ fn message_lines(message: &StatusLineMessage, look: ViewStyle, cols: usize) -> V
 }
 
 /// Draws the text being written, around the cursor.
-fn write(foot: &mut FooterLines, mark: &str, text: &Composer, look: ViewStyle, cols: usize) {
+fn write(footer: &mut FooterLines, mark: &str, text: &Composer, look: ViewStyle, cols: usize) {
     let room = cols.saturating_sub(width_of(mark) + 1).max(1);
     let (mut lines, (line, column)) = laid_out(text, room);
     let skipped = (line + 1).saturating_sub(MOST_LINES);
     lines.drain(..skipped);
     lines.truncate(MOST_LINES);
-    let first = foot.lines.len();
+    let first = footer.lines.len();
     for (at, text) in lines.into_iter().enumerate() {
         let mark = if at == 0 { mark.to_owned() } else { " ".repeat(width_of(mark)) };
-        foot.lines
+        footer
+            .lines
             .push(Line::from(vec![Span::styled(mark, look.accent()), Span::styled(text, Style::default())]));
     }
     let at = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
-    foot.cursor = Some((at(width_of(mark) + column), at(first + line - skipped)));
+    footer.cursor = Some((at(width_of(mark) + column), at(first + line - skipped)));
 }
 
 /// The lines of the text being written, and line and column of the cursor.

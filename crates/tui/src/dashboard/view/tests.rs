@@ -161,14 +161,14 @@ fn a_phone_is_told_the_way_back_and_the_way_out() {
         while model.selected().map(DashboardRow::handle).as_deref() != Some(keep) {
             model.input(InputEvent::Key(KeyPress::Down));
         }
-        let foot = |model: &mut DashboardModel| {
+        let footer = |model: &mut DashboardModel| {
             let shown = picture(model, 40, 20);
             shown.lines().last().unwrap_or_default().to_owned()
         };
-        let list = foot(&mut model);
+        let list = footer(&mut model);
         assert!(list.contains("Enter look") && list.ends_with("q quit  ? help"), "{list}");
         model.input(InputEvent::Key(KeyPress::Enter));
-        let preview = foot(&mut model);
+        let preview = footer(&mut model);
         assert!(preview.starts_with("Esc list  ") && preview.ends_with("? help"), "{preview}");
     }
 }

@@ -32,13 +32,13 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 const MOST_EVENTS: u64 = 4000;
 
 pub(super) fn run(ctx: &Arc<VerbContext>, mailbox: &DashboardMailbox) {
-    let mut wish = 0;
+    let mut latest = 0;
     let mut looking: Option<PreviewLoader<'_>> = None;
     loop {
         mailbox.looker.clear();
-        let (newest, id) = mailbox.look();
-        if newest != wish {
-            wish = newest;
+        let (newest, id) = mailbox.wanted_preview();
+        if newest != latest {
+            latest = newest;
             looking = id.map(|id| PreviewLoader::begin(ctx, mailbox, id));
         }
         let timeout = looking
