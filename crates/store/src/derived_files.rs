@@ -19,7 +19,8 @@ use crate::turn_index::{TurnIndex, TurnLink};
 
 /// Number of events after which another snapshot is written. A reader replays at most as many events behind it.
 const SNAPSHOT_EVENTS: u64 = 128;
-/// Number of new events from which on a run that ends leaves a snapshot.
+/// Number of events behind the last synced snapshot from which on a run that ends leaves another one. After a reboot, a
+/// reader replays at most as many events.
 const LAST_SNAPSHOT_EVENTS: u64 = 64;
 
 /// The derived files of one session, as its owner writes them.
@@ -31,24 +32,28 @@ pub struct DerivedFiles {
     index: Option<TurnIndex>,
     /// Number of the last event in the snapshot, or of the event for which writing one was tried last.
     snapshot_seq: u64,
+    /// Number of the last event in a snapshot that survives a power cut. Other snapshots count until the next boot.
+    synced_seq: u64,
 }
 
 impl DerivedFiles {
     /// Starts for a new session.
     pub(crate) fn new(dir: &Path, id: &SessionId) -> Self {
-        Self { dir: dir.to_owned(), id: id.clone(), index: None, snapshot_seq: 0 }
+        Self { dir: dir.to_owned(), id: id.clone(), index: None, snapshot_seq: 0, synced_seq: 0 }
     }
 
     /// Starts for a session with a past: a snapshot has the events up to `known_to`, and the events behind it have
-    /// these links.
+    /// these links. `is_synced`: that snapshot survives a power cut.
     pub(crate) fn resume(
         dir: &Path,
         id: &SessionId,
         history: &SessionView,
         known_to: u64,
+        is_synced: bool,
         links: &[TurnLink],
     ) -> Self {
-        let mut derived = Self { snapshot_seq: known_to, ..Self::new(dir, id) };
+        let synced_seq = if is_synced { known_to } else { 0 };
+        let mut derived = Self { snapshot_seq: known_to, synced_seq, ..Self::new(dir, id) };
         if known_to == 0 {
             Snapshot::remove(dir);
         }
@@ -66,9 +71,12 @@ impl DerivedFiles {
     /// Writes a snapshot if the last one is old. With `is_last` the owner leaves, and the snapshot survives a power
     /// cut.
     pub fn write_snapshot(&mut self, checkpoint: Option<Checkpoint>, history: &SessionView, is_last: bool) {
-        let news = history.seq.saturating_sub(self.snapshot_seq);
-        let least = if is_last { LAST_SNAPSHOT_EVENTS } else { SNAPSHOT_EVENTS };
-        let Some(checkpoint) = checkpoint.filter(|_| news >= least) else { return };
+        let (before, least) = match is_last {
+            true => (self.synced_seq, LAST_SNAPSHOT_EVENTS),
+            false => (self.snapshot_seq, SNAPSHOT_EVENTS),
+        };
+        let is_due = history.seq.saturating_sub(before) >= least;
+        let Some(checkpoint) = checkpoint.filter(|_| is_due) else { return };
         self.snapshot_seq = history.seq;
         let waiting: usize = history.session.turns.window.values().map(|turn| turn.prompt.len()).sum();
         if waiting > Snapshot::MAX_BYTES {
@@ -86,8 +94,10 @@ impl DerivedFiles {
         };
         let written = index
             .and_then(|index| Snapshot::new(checkpoint, history, index).write(&self.dir, &self.id, is_last));
-        if let Err(error) = written {
-            tracing::warn!(session = %self.id, %error, "cannot write a snapshot");
+        match written {
+            Ok(()) if is_last => self.synced_seq = history.seq,
+            Ok(()) => {}
+            Err(error) => tracing::warn!(session = %self.id, %error, "cannot write a snapshot"),
         }
     }
 
@@ -148,5 +158,33 @@ mod tests {
         std::fs::remove_dir(dir.join("turns.idx")).expect("our own directory");
         derived.follow(3, &[link(3, None)], true);
         assert!(derived.index.is_none() && !dir.join("turns.idx").exists());
+    }
+
+    /// The last event in the snapshot of a directory, and whether a power cut spares it.
+    fn snapshot_in(dir: &TestDir, id: &SessionId) -> (u64, bool) {
+        let snapshot = Snapshot::read(dir, id).expect("a snapshot");
+        (snapshot.checkpoint.seq.0, snapshot.is_synced)
+    }
+
+    #[test]
+    fn a_run_that_ends_soon_after_an_unsynced_snapshot_leaves_a_synced_one() {
+        let dir = TestDir::new();
+        let id = SessionId::parse("0123456789ab").expect("an id");
+        let at = |seq| SessionView { seq, ..SessionView::default() };
+        let checkpoint = |seq| Some(Checkpoint { seq: berth_journal::Seq(seq), sum: 1 });
+        let mut derived = DerivedFiles::new(&dir, &id);
+        derived.write_snapshot(checkpoint(130), &at(130), false);
+        assert_eq!(snapshot_in(&dir, &id), (130, false));
+        derived.write_snapshot(checkpoint(140), &at(140), true);
+        assert_eq!(snapshot_in(&dir, &id), (140, true));
+        // A short run behind a synced snapshot leaves it: a reboot costs its readers a short replay.
+        let mut next = DerivedFiles::resume(&dir, &id, &at(150), 140, true, &[]);
+        next.write_snapshot(checkpoint(150), &at(150), true);
+        assert_eq!(snapshot_in(&dir, &id), (140, true));
+        // The snapshot of a run that was killed was not synced: the next run that ends leaves one that is.
+        next.write_snapshot(checkpoint(300), &at(300), false);
+        let mut after_kill = DerivedFiles::resume(&dir, &id, &at(301), 300, false, &[]);
+        after_kill.write_snapshot(checkpoint(301), &at(301), true);
+        assert_eq!(snapshot_in(&dir, &id), (301, true));
     }
 }

@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub history: SessionView,
     /// Turn index with the events up to that one, by the number of its file; `None` without a turn.
     index: Option<u64>,
+    /// True if the file survives a power cut.
+    pub(crate) is_synced: bool,
 }
 
 /// The stored form of a snapshot.
@@ -69,7 +71,7 @@ impl Snapshot {
 
     /// Makes a snapshot at this event.
     pub fn new(checkpoint: Checkpoint, history: &SessionView, index: Option<u64>) -> Self {
-        Self { checkpoint, history: history.clone(), index }
+        Self { checkpoint, history: history.clone(), index, is_synced: false }
     }
 
     /// Reads the snapshot of the session in `dir`, if it is valid by itself. The caller checks whether it fits the
@@ -154,6 +156,7 @@ impl Snapshot {
             return None;
         }
         let paper: StoredSnapshot = serde_json::from_slice(json).ok()?;
+        let is_synced = paper.boot.is_none();
         let is_of_now = paper.boot.is_none_or(|written| boot_id().is_ok_and(|now| now == written));
         if paper.format != FORMAT || paper.id != id.as_str() || !is_of_now {
             return None;
@@ -176,7 +179,7 @@ impl Snapshot {
             asked: paper.asked,
         };
         let checkpoint = Checkpoint { seq: Seq(paper.seq), sum: paper.sum };
-        Some(Self { checkpoint, history, index: paper.index })
+        Some(Self { checkpoint, history, index: paper.index, is_synced })
     }
 
     /// Adds the keys of all turns, from the turn index; `None` if the index lacks one.

@@ -110,6 +110,8 @@ struct PreparedJournal {
     links: Vec<TurnLink>,
     /// Number of the last event that was not read, because a snapshot has it.
     known_to: u64,
+    /// True if that snapshot survives a power cut.
+    is_snapshot_synced: bool,
 }
 
 impl PreparedJournal {
@@ -119,17 +121,21 @@ impl PreparedJournal {
         if let Some(snapshot) = Snapshot::read(dir, id).and_then(|snapshot| snapshot.with_keys(dir)) {
             let checkpoint = snapshot.checkpoint;
             if let Some(unsettled) = Journal::inspect_from(disk(), id.as_str(), limits(), checkpoint)? {
-                return Ok(Self::of(unsettled, snapshot.history));
+                return Ok(Self::of(unsettled, snapshot.history, snapshot.is_synced));
             }
         }
         let unsettled = Journal::inspect(disk(), id.as_str(), limits())?;
-        Ok(Self::of(unsettled, SessionView::default()))
+        Ok(Self::of(unsettled, SessionView::default(), false))
     }
 
-    fn of(unsettled: UnsettledJournal<StoredEvent>, mut history: SessionView) -> Self {
+    fn of(
+        unsettled: UnsettledJournal<StoredEvent>,
+        mut history: SessionView,
+        is_snapshot_synced: bool,
+    ) -> Self {
         let known_to = history.seq;
         let links = unsettled.events().iter().flat_map(|event| history.apply(event)).collect();
-        Self { unsettled, history, links, known_to }
+        Self { unsettled, history, links, known_to, is_snapshot_synced }
     }
 
     fn owned(
@@ -138,7 +144,7 @@ impl PreparedJournal {
         id: &SessionId,
         claim: impl FnOnce(Journal<StoredEvent>, Epoch) -> FileClaim,
     ) -> Result<(OpenJournal, Option<String>), JournalError> {
-        let Self { unsettled, history, links, known_to } = self;
+        let Self { unsettled, history, links, known_to, is_snapshot_synced } = self;
         let (journal, recovered) = unsettled.settle()?;
         let torn = recovered.torn.map(|torn| {
             format!(
@@ -146,7 +152,7 @@ impl PreparedJournal {
                 torn.bytes, torn.kept_as
             )
         });
-        let derived = DerivedFiles::resume(dir, id, &history, known_to, &links);
+        let derived = DerivedFiles::resume(dir, id, &history, known_to, is_snapshot_synced, &links);
         let claim = claim(journal, history.session.epoch);
         Ok((OpenJournal { claim, history, derived }, torn))
     }

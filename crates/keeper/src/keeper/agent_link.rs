@@ -20,7 +20,7 @@ use berth_driver::{AgentActivity, AgentUpdate, ConversationStart, Driver, Driver
 use berth_host::clock;
 use berth_store::killpoint;
 use berth_store::output::{OutputFiles, OutputLog};
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, epoll};
 
 use super::event_loop::{AGENT_IN, AGENT_OUT, Epoll};
 use super::output_recorder::{OutputRead, READ_BYTES, ReadUntil};
@@ -55,6 +55,7 @@ pub(super) struct AgentLink {
     /// True while the line is too long to be understood.
     is_overlong: bool,
     live_turn: LiveTurnOutput,
+    ended_turn: Option<u64>,
     /// The last of its complaints.
     complaints: VecDeque<u8>,
     complaint_files: OutputFiles,
@@ -70,7 +71,7 @@ pub(super) struct AgentLink {
 }
 
 /// The pipes that the kernel watches, so that it is asked only on change.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct WatchedPipes {
     stdin: bool,
     stdout: bool,
@@ -96,6 +97,7 @@ impl AgentLink {
             line: Vec::new(),
             is_overlong: false,
             live_turn: LiveTurnOutput::default(),
+            ended_turn: None,
             complaints: VecDeque::new(),
             complaint_files,
             complaint_log: None,
@@ -123,6 +125,16 @@ impl AgentLink {
         if let Some(log) = &mut self.complaint_log {
             let _ = log.finish();
         }
+    }
+
+    /// The pipes to wait for while a batch is in flight, with the tokens of their events.
+    pub(super) fn polled(&self) -> Vec<(u64, PollFd<'_>)> {
+        let WatchedPipes { stdin, stdout, stderr } = self.watched;
+        let out = stdout.then(|| (AGENT_OUT, PollFd::new(&self.pipes.stdout, PollFlags::IN)));
+        let err = stderr.then(|| (AGENT_OUT, PollFd::new(&self.pipes.stderr, PollFlags::IN)));
+        let input = self.pipes.stdin.as_ref().filter(|_| stdin);
+        let input = input.map(|stdin| (AGENT_IN, PollFd::new(stdin, PollFlags::OUT)));
+        [out, err, input].into_iter().flatten().collect()
     }
 
     // Reading from the agent.
@@ -401,8 +413,14 @@ impl AgentLink {
         self.live_turn.notices(turn)
     }
 
-    pub(super) fn end_turn(&mut self) {
+    pub(super) fn end_turn(&mut self, turn: u64) {
         self.live_turn.end();
+        self.ended_turn = Some(turn);
+    }
+
+    /// The turn whose end the agent reported last.
+    pub(super) fn ended_turn(&self) -> Option<u64> {
+        self.ended_turn
     }
 }
 

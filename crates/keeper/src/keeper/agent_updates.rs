@@ -17,7 +17,6 @@ use berth_store::killpoint;
 use super::agent_link::{AgentLink, ReplayedOutput};
 use super::{Keeper, cwd_of, prepared_conversation};
 use crate::agent_launch::{self, pipes::AgentPipes};
-use crate::journaled_session::SessionInput;
 use crate::turn_outcome;
 
 /// The delay of lists behind the agent's current activity, which is in no journal.
@@ -99,7 +98,10 @@ impl Keeper {
 
     fn learn(&mut self, update: AgentUpdate, reports: &mut Vec<Observation>) {
         let session = self.journal.session();
-        let (epoch, current) = (session.epoch, session.turns.current.as_ref().map(|current| current.turn));
+        // The end of a turn may be on its way to the disk: text behind it belongs to no turn.
+        let ended = self.agent.as_ref().and_then(AgentLink::ended_turn);
+        let current = session.turns.current.as_ref().map(|current| current.turn);
+        let (epoch, current) = (session.epoch, current.filter(|turn| Some(*turn) != ended));
         match update {
             AgentUpdate::Ready => {
                 let able = self.agent.as_ref().map(AgentLink::able).unwrap_or_default();
@@ -122,7 +124,7 @@ impl Keeper {
             AgentUpdate::Ended { turn, end } => {
                 killpoint::reached("answered");
                 if let Some(agent) = self.agent.as_mut().filter(|_| current == Some(turn)) {
-                    agent.end_turn();
+                    agent.end_turn(turn);
                 }
                 reports.push(Observation::TurnOver { turn, end });
                 self.remember_conversation();
@@ -131,7 +133,7 @@ impl Keeper {
             AgentUpdate::Remark { what } => {
                 // The warning has its place among the other reports, but changes nothing: a note that fails
                 // is not missed.
-                let _ = self.take(vec![SessionInput::Note(Event::Warned { what })]);
+                self.note(Event::Warned { what });
             }
             AgentUpdate::Broken { trouble } if self.begins_anew(&trouble) => {}
             AgentUpdate::Broken { trouble } => {
@@ -170,7 +172,7 @@ impl Keeper {
         }
         let Some(out) = agent.begin_anew(&spec.cwd) else { return false };
         let what = format!("conversation {id} was never begun; the agent begins another one");
-        let _ = self.take(vec![SessionInput::Note(Event::Warned { what })]);
+        self.note(Event::Warned { what });
         self.say(&out.bytes);
         true
     }

@@ -2,7 +2,7 @@
 //!
 //! Promise: one batch is in flight at a time. Until it is on disk, nothing of it is applied, answered, published or acted
 //! upon, and no other batch is decided; requests and reports that arrive are the next batch. Keys, output, screens and
-//! reads need no journal and go on. Without a terminal, and while the disk is quick, the loop writes the batch
+//! reads need no journal and go on, and so does the exchange with an agent on pipes. Without a terminal, and while the disk is quick, the loop writes the batch
 //! itself (`sync_pace`).
 //! Not here: the thread (`commit_pipeline`), the contents of a batch (`journaled_session`), the answers (`requests`).
 //! Start with [`Keeper::take`] for inputs that have an answer, [`Keeper::report`] for reports.
@@ -10,10 +10,11 @@
 use std::os::fd::OwnedFd;
 
 use berth_api::{Problem, ProblemCode};
-use berth_core::{Command, Observation, Refusal};
+use berth_core::{Command, Event, Observation, Refusal};
 use berth_store::store;
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 
+use super::agent_link::AgentLink;
 use super::output_recorder::ReadUntil;
 use super::{Keeper, now};
 use crate::journaled_session::{CommittedBatch, DecidedBatch, SessionInput, WrittenBatch};
@@ -97,18 +98,29 @@ impl Keeper {
         }
     }
 
+    /// Records an event without an answer. If the disk rejects it, it is lost.
+    pub(super) fn note(&mut self, event: Event) {
+        let note = SessionInput::Note(event);
+        match self.journal.is_busy() {
+            true => self.journal.defer(note),
+            false => drop(self.take(vec![note])),
+        }
+    }
+
     /// Waits until the batch is written, and handles other events meanwhile.
     fn attend(&mut self, done: &OwnedFd) {
         let (with_terminal, with_listener) = (self.terminal.polled(), self.clients.has_room());
-        let clients = self.clients.polled();
-        let keys: Vec<u64> = clients.iter().map(|(key, _)| *key).collect();
+        let (tokens, pipes): (Vec<u64>, Vec<PollFd<'_>>) =
+            self.agent.iter().flat_map(AgentLink::polled).unzip();
+        let (keys, clients): (Vec<u64>, Vec<PollFd<'_>>) = self.clients.polled().into_iter().unzip();
         let mut polled = vec![PollFd::new(done, PollFlags::IN)];
         let has_terminal = with_terminal.is_some();
         polled.extend(with_terminal);
+        polled.extend(pipes);
         if with_listener {
             polled.push(PollFd::new(self.event_loop.listener(), PollFlags::IN));
         }
-        polled.extend(clients.into_iter().map(|(_, client)| client));
+        polled.extend(clients);
         // Waiting does not count as a stuck loop, even if the disk takes long.
         self.event_loop.disarm_watchdog();
         match poll(&mut polled, None) {
@@ -133,6 +145,11 @@ impl Keeper {
             }
             if found.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
                 self.read_terminal(ReadUntil::Quiet);
+            }
+        }
+        for (token, found) in tokens.into_iter().zip(found.by_ref()) {
+            if !found.is_empty() {
+                self.on_agent(token);
             }
         }
         if with_listener && found.next().is_some_and(|found| !found.is_empty()) {

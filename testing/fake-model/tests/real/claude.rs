@@ -348,9 +348,9 @@ fn a_result_is_in_the_transcript_before_anyone_hears_of_it_and_a_killed_tool_liv
     let mut talk = claude(&agents, &["--allowedTools", "Bash", "--resume", SESSION]);
     send(&mut talk, 2, &long_tool(&agents));
     let tool = tool_pid(&agents);
+    // The prompt is written about now. Its call may not be: a tool can have run without a trace in the transcript.
+    wait_until("the prompt to be in the transcript", || agents.transcripts()[0].prompts().len() == 2);
     drop(talk);
-    // The prompt is written by now. Its call may not be: a tool can have run without a trace in the transcript.
-    assert_eq!(agents.transcripts()[0].prompts().len(), 2);
     // The tool is an orphan now, and reads for ever.
     assert!(is_alive(tool), "if this fails Claude Code has become better than we know");
     std::fs::write(agents.work().join("pipe"), "go\n").expect("the tool reads");

@@ -1,5 +1,6 @@
 //! C11, `max_wait_ms`, manners: turns that are cancelled, withdrawn, or meet a running one.
 
+use berth_harness::wait_until;
 use serde_json::{Value, json};
 
 use crate::gateway_turns::{
@@ -24,7 +25,7 @@ fn c11_a_turn_is_withdrawn_before_it_runs_broken_off_while_it_does_and_left_alon
     // Before: nothing runs, and only the cancelled turn's place is free.
     let before = cancel(2).ok();
     assert_eq!((text(&before, "state"), &before["delivered_at"]), ("cancelled".into(), &Value::Null));
-    assert_eq!(text(&seen(&gateway, &id, 1), "state"), "working");
+    wait_until("the first to be worked on", || text(&seen(&gateway, &id, 1), "state") == "working");
     assert_eq!(seen(&gateway, &id, 3)["position"], 0);
     // During: the turn stops, and only that one does. The waiting client hears that.
     let during = cancel(1).ok();

@@ -43,7 +43,7 @@ fn ctrl_backslash_in_every_encoding_leaves_the_session_running_and_the_terminal_
             assert!(!contains(&left_on, mode.as_bytes()), "{:?} is still set", mode);
         }
         assert_eq!(lab.show(&id)["state"], "running");
-        assert!(lab.show(&id)["writer"].is_null());
+        wait_until("the release", || lab.show(&id)["writer"].is_null());
     }
 }
 

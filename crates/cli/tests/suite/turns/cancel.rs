@@ -4,6 +4,7 @@ use berth_harness::wait_until;
 
 use crate::turns::{
     did, finish, gate, lab, mark, open, prompts, spawn, start, state, states, text, turn, turns, wait_mark,
+    wait_working,
 };
 
 #[test]
@@ -20,7 +21,8 @@ fn c11_a_turn_is_withdrawn_before_it_runs_broken_off_while_it_does_and_left_alon
     let before = lab.berth(["cancel", &format!("{id}.2")]);
     assert_eq!((before.code, state(&lab, &id, 2)), (0, "cancelled".into()), "{before:?}");
     assert_eq!(lab.berth(["result", &format!("{id}.2")]).code, 8);
-    assert_eq!(state(&lab, &id, 1), "working", "only that turn's");
+    // Only that turn is cancelled.
+    wait_working(&lab, &id, 1);
     // During: the turn stops, and only that one does.
     let during = lab.berth(["cancel", &format!("{id}.1"), "--json"]);
     assert_eq!(during.code, 0, "{during:?}");

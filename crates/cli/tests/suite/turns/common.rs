@@ -109,6 +109,11 @@ pub(crate) fn state(lab: &TestEnvironment, id: &str, number: u64) -> String {
     text(&turn(lab, id, number), "state")
 }
 
+/// Waits until the agent's first word about a turn is recorded: its mark may be there a moment earlier.
+pub(crate) fn wait_working(lab: &TestEnvironment, id: &str, number: u64) {
+    wait_until(&format!("turn {number} to be worked on"), || state(lab, id, number) == "working");
+}
+
 /// The states of all turns, in the order they were accepted.
 pub(crate) fn states(lab: &TestEnvironment, id: &str) -> Vec<String> {
     turns(lab, id).iter().map(|turn| text(turn, "state")).collect()

@@ -4,7 +4,9 @@ use berth_harness::{signal, wait_gone, wait_until};
 use berth_host::identity::{ProcessIdentity, ProcessLiveness};
 use rustix::process::Signal;
 
-use crate::turns::{did, finish, gate, lab, mark, open, spawn, start, state, states, text, wait_mark};
+use crate::turns::{
+    did, finish, gate, lab, mark, open, spawn, start, state, states, text, wait_mark, wait_working,
+};
 
 #[test]
 fn c5_a_turn_goes_on_when_the_waiting_client_is_killed_and_can_be_asked_for_again() {
@@ -18,7 +20,7 @@ fn c5_a_turn_goes_on_when_the_waiting_client_is_killed_and_can_be_asked_for_agai
         wait_mark(&begun);
         signal(&ProcessIdentity::of(client.id()).expect("it runs"), how);
         assert_ne!(finish(client).code, 0, "{how:?}");
-        assert_eq!(state(&lab, &id, 1), "working", "{how:?}");
+        wait_working(&lab, &id, 1);
         assert_eq!(lab.berth(["result", &format!("{id}.1")]).code, 4, "{how:?}: not an error, not yet");
         // The client asks again, and it is the same turn: the text so far, then the rest.
         let again = spawn(&lab, ["send", "--wait", "--key", "k", &id, &prompt]);
@@ -45,7 +47,7 @@ fn f1_a_turn_goes_on_when_the_terminal_it_was_sent_from_is_closed_or_its_client_
             None => terminal.close(),
         }
         wait_gone(&client);
-        assert_eq!(state(&lab, &id, 1), "working", "{how:?}");
+        wait_working(&lab, &id, 1);
         open(&go);
         assert_eq!(lab.berth(["wait", "long.1", "--timeout", "60s"]).code, 0, "{how:?}");
         assert_eq!(lab.berth(["result", "long.1"]).out, "half\nECHO: whole\n", "{how:?}");

@@ -1,23 +1,54 @@
-//! Turns that arrive while the disk is busy are accepted together, each for its sender.
+//! While the disk is busy, turns that arrive are accepted together, each for its sender, and the agent is heard.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Child;
 
-use berth_harness::{said, wait_until};
+use berth_harness::{TestEnvironment, said, wait_until};
 
-use crate::turns::{finish, lab, spawn, text, turns};
+use crate::turns::{finish, gate, lab, mark, open, spawn, state, text, turns, wait_mark, wait_working};
 
 const SENDERS: usize = 8;
 
-#[test]
-fn turns_sent_during_a_slow_sync_are_accepted_together_and_each_sender_hears_of_its_own() {
-    let lab = lab();
+/// A session whose syncs end only while the file that is returned does not exist.
+fn start_with_hold(lab: &TestEnvironment) -> (String, PathBuf) {
     let hold = lab.dir().join("hold");
     let mut command = lab.command(["run", "-d", "--agent", "fake"]);
     let told =
         said(command.env("BERTH_HOLD", format!("sync:{}", hold.display())).output().expect("berth starts"));
     assert_eq!(told.code, 0, "{told:?}");
-    let id = told.out.trim().to_owned();
+    (told.out.trim().to_owned(), hold)
+}
+
+#[test]
+fn text_of_an_agent_reaches_its_readers_during_a_slow_sync_and_the_end_of_its_turn_waits_for_the_sync() {
+    let lab = lab();
+    let (id, hold) = start_with_hold(&lab);
+    let (go, wait) = gate(&lab, "go");
+    let (said_all, touch) = mark(&lab, "said");
+    let prompt = format!("say:first\n{wait} say:second\n{touch}");
+    let mut reader = lab.terminal(["send", "--wait", &id, &prompt]);
+    reader.wait_for("first");
+    wait_working(&lab, &id, 1);
+    fs::write(&hold, "").expect("a file");
+    let tag = spawn(&lab, ["tag", &id, "slow"]);
+    wait_until("the sync to begin", || hold.with_extension("held").exists());
+    open(&go);
+    reader.wait_for("second");
+    wait_mark(&said_all);
+    assert!(String::from_utf8_lossy(&lab.output(&id)).contains("second"), "it is in the output files");
+    assert!(lab.events(&id, "tagged").is_empty() && lab.events(&id, "turn_ended").is_empty());
+    assert_eq!(state(&lab, &id, 1), "working");
+    fs::remove_file(&hold).expect("our own file");
+    assert_eq!(finish(tag).code, 0);
+    assert_eq!(reader.wait_exit(), 0);
+    assert_eq!(state(&lab, &id, 1), "done");
+}
+
+#[test]
+fn turns_sent_during_a_slow_sync_are_accepted_together_and_each_sender_hears_of_its_own() {
+    let lab = lab();
+    let (id, hold) = start_with_hold(&lab);
     lab.ok(["queue", &id, "pause"]);
     fs::write(&hold, "").expect("a file");
     let first = spawn(&lab, ["send", "--json", &id, "prompt 0"]);
