@@ -227,13 +227,6 @@ pub enum KeeperRequest {
         /// Limit of the number of turns.
         limit: u64,
     },
-    /// Return past events, as many as fit into one answer.
-    Events {
-        /// Number of the first event wanted.
-        from: u64,
-        /// Limit of the number of events.
-        limit: u64,
-    },
     /// Subscribe to new events and to notices of new output. Past events are on disk.
     Watch,
     /// Wait until the agent takes turns, or until it is certain that it will not. If the session changes its
@@ -378,29 +371,11 @@ pub enum KeeperAnswer {
     /// Turns, in order. There are more if the last one here is not the last turn of the session. A turn that is too
     /// long for a frame is left out, and is only in the files.
     Turns(TurnPage),
-    /// Events, in order. There are more if the last one here is not the last event of the session. An event that is
-    /// too long for a frame is left out, and is only in the files.
-    Events {
-        /// The events with their numbers.
-        events: Vec<NumberedEntry>,
-        /// Number of the last event of the session.
-        seq: u64,
-    },
     /// The request was refused or failed.
     Problem {
         /// The error, with a hint.
         problem: crate::Problem,
     },
-}
-
-/// An event with its number.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct NumberedEntry {
-    /// Number of the event in the journal.
-    pub seq: u64,
-    /// The event and its time.
-    #[serde(flatten)]
-    pub entry: EventEntry,
 }
 
 /// News that a keeper sends to a subscribed client.

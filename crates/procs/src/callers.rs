@@ -468,7 +468,6 @@ pub fn action_of_request(request: &KeeperRequest) -> CallerAction {
         KeeperRequest::Status
         | KeeperRequest::Turn { .. }
         | KeeperRequest::Turns { .. }
-        | KeeperRequest::Events { .. }
         | KeeperRequest::Resize { .. }
         | KeeperRequest::Screen { .. }
         | KeeperRequest::Watch

@@ -249,7 +249,6 @@ fn tell_keeper(root: &Path, agent: &CallingAgent, report: HookReport) -> Option<
         | message::KeeperAnswer::Receipt { .. }
         | message::KeeperAnswer::Turn { .. }
         | message::KeeperAnswer::Turns(_)
-        | message::KeeperAnswer::Events { .. }
         | message::KeeperAnswer::Problem { .. } => None,
     }
 }

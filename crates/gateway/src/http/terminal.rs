@@ -419,7 +419,6 @@ async fn show(
                 | KeeperAnswer::Screen { .. }
                 | KeeperAnswer::Turn { .. }
                 | KeeperAnswer::Turns(_)
-                | KeeperAnswer::Events { .. }
                 | KeeperAnswer::Receipt { .. },
             )
             | KeeperMessage::Notice(

@@ -31,7 +31,6 @@ fn needs_no_journal(request: &KeeperRequest, writes: bool) -> bool {
         | KeeperRequest::Resize { .. }
         | KeeperRequest::Turn { .. }
         | KeeperRequest::Turns { .. }
-        | KeeperRequest::Events { .. }
         | KeeperRequest::Watch => true,
         KeeperRequest::Create { .. }
         | KeeperRequest::Resume { .. }

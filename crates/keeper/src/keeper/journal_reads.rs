@@ -1,16 +1,12 @@
-//! Answers that are read from the journal: turns and events, as far as they fit into a frame.
+//! Answers that are read from the journal: turns, as far as they fit into a frame.
 
 use berth_api::Problem;
-use berth_api::frame;
-use berth_api::message::{KeeperAnswer, NumberedEntry};
+use berth_api::message::KeeperAnswer;
 use berth_api::turn::{TurnPage, TurnView};
-use berth_journal::Committed;
-use berth_store::session_view::StoredEvent;
 
 use super::commit_pipeline::CommitPipeline;
-use super::identity::KeeperIdentity;
 
-/// The bytes of text in an answer: the last event or turn of it may go beyond.
+/// The bytes of text in an answer: the last turn of it may go beyond.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// The bytes of text of one turn in an answer: JSON may make six bytes of one, and a frame has its limit.
 const MAX_TURN_BYTES: usize = 2 << 20;
@@ -38,26 +34,5 @@ impl CommitPipeline {
     fn page(&self, turns: Vec<TurnView>) -> KeeperAnswer {
         let (total, seq) = (self.session().turns.last(), self.history().seq);
         KeeperAnswer::Turns(TurnPage { turns, total, seq })
-    }
-
-    /// At most `limit` events, from the event `from` on.
-    pub(super) fn events_answer(
-        &self,
-        identity: &KeeperIdentity,
-        from: u64,
-        limit: u64,
-    ) -> Result<KeeperAnswer, Problem> {
-        let (from, seq) = (from.max(1), self.history().seq);
-        let to = seq.min(from.saturating_add(limit).saturating_sub(1));
-        let events = match from <= to {
-            true => identity.files().read_range(from, to, MAX_ANSWER_BYTES)?,
-            false => Vec::new(),
-        };
-        let numbered =
-            |event: &Committed<StoredEvent>| NumberedEntry { seq: event.seq().0, entry: event.get().entry() };
-        let mut events: Vec<NumberedEntry> = events.iter().map(numbered).collect();
-        let bytes = |last: &NumberedEntry| serde_json::to_vec(last).map_or(usize::MAX, |json| json.len());
-        events.pop_if(|last| bytes(last) > frame::MAX_FRAME_BYTES / 2);
-        Ok(KeeperAnswer::Events { events, seq })
     }
 }

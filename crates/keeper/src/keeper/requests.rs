@@ -72,9 +72,6 @@ impl Keeper {
                 Ok(Some(found.ok_or_else(|| self.refused(&Refusal::NoSuchTurn { turn }))?))
             }
             KeeperRequest::Turns { from, limit } => Ok(Some(self.journal.turns_answer(from, limit)?)),
-            KeeperRequest::Events { from, limit } => {
-                Ok(Some(self.journal.events_answer(&self.identity, from, limit)?))
-            }
             KeeperRequest::Watch => self.watch(key),
             KeeperRequest::AwaitAgent => self.await_agent(key),
             KeeperRequest::Send { .. } => unreachable!("turns are queued and accepted by `answer_calls`"),

@@ -125,7 +125,7 @@ const FILES_OF_A_SESSION: [&str; 11] = [
 
 /// The public functions of the store that may have a path: the root itself, records of terminals, which the sweep
 /// lists, the directory that an agent keeps a conversation in, and the audit log, which is of the root.
-const MAY_TAKE_A_PATH: [&str; 2] = ["fn root(&self)", "audit.rs"];
+const MAY_TAKE_A_PATH: [&str; 3] = ["fn root(&self)", "fn session_of", "audit.rs"];
 
 /// Names of agents without traits.
 const OTHER_NAMES: [&str; 2] = ["opencode", "gemini"];
@@ -211,11 +211,17 @@ fn only_the_store_joins_the_names_of_a_sessions_files() {
 
 #[test]
 fn the_store_takes_no_path_but_the_one_of_its_root() {
-    let is_public =
-        |line: &str| line.trim_start().starts_with("pub fn") || line.trim_start().starts_with("pub const fn");
-    let found = lines_with("store", |line| is_public(line) && line.contains("&Path"));
-    let odd: Vec<&String> =
-        found.iter().filter(|line| !MAY_TAKE_A_PATH.iter().any(|may| line.contains(may))).collect();
+    let found = public_signatures("store");
+    assert!(
+        found.iter().any(|signature| signature.lines().count() > 1),
+        "signatures of several lines are found"
+    );
+    let takes_path = |signature: &&String| signature.contains("&Path");
+    let odd: Vec<&String> = found
+        .iter()
+        .filter(takes_path)
+        .filter(|signature| !MAY_TAKE_A_PATH.iter().any(|may| signature.contains(may)))
+        .collect();
     assert!(odd.is_empty(), "sessions are named by their id: {odd:#?}");
 }
 
@@ -295,6 +301,20 @@ fn lines_with(name: &str, is_so: impl Fn(&str) -> bool) -> Vec<String> {
         let code = text.split(TESTS_BEGIN).next().unwrap_or_default();
         let lines = code.lines().enumerate().filter(|(_, line)| is_so(line));
         found.extend(lines.map(|(at, line)| format!("{}:{}: {}", path.display(), at + 1, line.trim())));
+    }
+    found
+}
+
+/// The signatures of the public functions of a crate, each behind its file.
+fn public_signatures(name: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for path in sources(&crate_dir(name).join("src")) {
+        let text = fs::read_to_string(&path).expect("a source file");
+        let code = text.split(TESTS_BEGIN).next().unwrap_or_default();
+        for begin in ["    pub fn ", "    pub const fn ", "\npub fn ", "\npub const fn "] {
+            let parts = code.split(begin).skip(1).filter_map(|behind| behind.split_once('{'));
+            found.extend(parts.map(|(signature, _)| format!("{}: fn {signature}", path.display())));
+        }
     }
     found
 }
