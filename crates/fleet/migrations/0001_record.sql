@@ -108,15 +108,25 @@ CREATE TABLE berth.audit (
 
 -- Helpers for the functions below; hosts may not call them.
 
--- True if the login role speaks for this host. A rejection is answered and not raised, so that its audit row stays; the
--- server's log has it as well, in case the caller rolls back. Also makes sure that the commit waits for the standby,
--- whatever the settings of the role say.
-CREATE FUNCTION berth.admits(by_host int, of_session text, call text) RETURNS boolean
+-- Makes sure that the commit waits for the standby, and that a cancelled wait is told, whatever the settings of the role
+-- say.
+CREATE FUNCTION berth.commit_loudly() RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
+    IF current_setting('client_min_messages') = 'error' THEN
+        PERFORM set_config('client_min_messages', 'warning', true);
+    END IF;
+END $$;
+
+-- True if the login role speaks for this host. A rejection is answered and not raised, so that its audit row stays; the
+-- server's log has it as well, in case the caller rolls back.
+CREATE FUNCTION berth.admits(by_host int, of_session text, call text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM berth.commit_loudly();
     IF EXISTS (SELECT FROM berth.host WHERE id = by_host AND role = session_user AND state <> 'left') THEN
         RETURN true;
     END IF;
@@ -130,10 +140,11 @@ END $$;
 CREATE FUNCTION berth.wait_for_standby(by_host int) RETURNS void
 LANGUAGE sql AS $$ UPDATE berth.host SET used = used WHERE id = by_host $$;
 
-CREATE FUNCTION berth.not_taken(of_session text, took_keys text[], took_turns bigint[]) RETURNS text[]
+-- Of the events up to `recorded`: a later event is not recorded yet, so its key is neither taken nor lost.
+CREATE FUNCTION berth.not_taken(of_session text, took_keys text[], took_turns bigint[], recorded bigint) RETURNS text[]
 LANGUAGE sql AS $$
     SELECT coalesce(array_agg(took.key), '{}') FROM unnest(took_keys, took_turns) AS took (key, turn)
-    WHERE NOT EXISTS (SELECT FROM berth.inbox AS post WHERE post.session = of_session AND post.key = took.key
+    WHERE took.turn <= recorded AND NOT EXISTS (SELECT FROM berth.inbox AS post WHERE post.session = of_session AND post.key = took.key
                       AND post.state = 'taken' AND post.turn = took.turn)
 $$;
 
@@ -164,6 +175,20 @@ BEGIN
     INSERT INTO berth.host (name, role) VALUES (host_name, host_role) RETURNING id INTO new_id;
     PERFORM berth.grant_hosts();
     RETURN new_id;
+END $$;
+
+-- For the owner of the schema: the host leaves the fleet. Its role keeps no right. Its sessions keep their owner, and can
+-- be claimed.
+CREATE FUNCTION berth.remove_host(host_name text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, berth, pg_temp AS $$
+DECLARE
+    its_role name;
+BEGIN
+    UPDATE berth.host SET state = 'left' WHERE name = host_name AND state <> 'left' RETURNING role INTO its_role;
+    IF NOT FOUND THEN RETURN false; END IF;
+    EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA berth FROM %I', its_role);
+    EXECUTE format('REVOKE ALL ON SCHEMA berth FROM %I', its_role);
+    RETURN true;
 END $$;
 
 -- The calls of a host.
@@ -235,9 +260,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, berth, pg_temp A
 DECLARE
     there berth.session;
 BEGIN
-    IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
-    END IF;
+    PERFORM berth.commit_loudly();
     WITH fence AS (
         UPDATE berth.session AS s SET seq = after_seq + cardinality(bodies), live = live_run
         FROM berth.host AS h
@@ -257,7 +280,7 @@ BEGIN
             UPDATE berth.inbox AS post SET state = 'taken', turn = given.turn
             FROM unnest(took_keys, took_turns) AS given (key, turn)
             WHERE post.session = of_session AND post.key = given.key AND post.state = 'waiting';
-            not_taken := berth.not_taken(of_session, took_keys, took_turns);
+            not_taken := berth.not_taken(of_session, took_keys, took_turns, last);
         END IF;
         RETURN;
     END IF;
@@ -281,7 +304,7 @@ BEGIN
     ELSE
         answer := 'already';
         last := least(there.seq, after_seq + cardinality(bodies));
-        not_taken := berth.not_taken(of_session, took_keys, took_turns);
+        not_taken := berth.not_taken(of_session, took_keys, took_turns, last);
     END IF;
 END $$;
 
@@ -352,7 +375,9 @@ BEGIN
         IF NOT FOUND THEN answer := 'held'; RETURN; END IF;
     END IF;
     WITH fence AS (
-        UPDATE berth.session AS s SET host = by_host, term = s.term + 1, seq = s.seq + 1, began = s.seq + 1, live = NULL
+        UPDATE berth.session AS s SET host = by_host, term = s.term + 1, seq = s.seq + 1, began = s.seq + 1,
+            -- A host that claims its own session may have a run of it.
+            live = CASE WHEN s.host = by_host THEN s.live END
         WHERE s.id = of_session AND s.term = expected_term AND s.host IS NOT DISTINCT FROM seen.host
             AND (s.host IS NULL OR s.host = by_host OR s.live IS NULL OR s.on_host_loss = 'take_over')
         RETURNING s.seq, s.term
@@ -459,18 +484,20 @@ BEGIN
     answer := CASE WHEN FOUND THEN 'ok' ELSE 'fenced' END;
 END $$;
 
--- Reads of a host. Every host of the fleet may read all sessions; an inbox is read by the host of its sessions.
+-- Reads of a host. Every host of the fleet may read all sessions, and one that left reads nothing; an inbox is read by the host of its sessions.
 
 CREATE FUNCTION berth.session_of(of_session text)
 RETURNS TABLE (host int, term bigint, seq bigint, live bigint, name text, on_host_loss text, format int)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, berth, pg_temp AS $$
-    SELECT s.host, s.term, s.seq, s.live, s.name, s.on_host_loss, s.format FROM berth.session AS s WHERE s.id = of_session
+    SELECT s.host, s.term, s.seq, s.live, s.name, s.on_host_loss, s.format FROM berth.session AS s
+    WHERE s.id = of_session AND berth.own_host() IS NOT NULL
 $$;
 
 CREATE FUNCTION berth.events(of_session text, from_seq bigint, most bigint)
 RETURNS TABLE (seq bigint, term bigint, body text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, berth, pg_temp AS $$
-    SELECT e.seq, e.term, e.body FROM berth.event AS e WHERE e.session = of_session AND e.seq >= from_seq
+    SELECT e.seq, e.term, e.body FROM berth.event AS e
+    WHERE e.session = of_session AND e.seq >= from_seq AND berth.own_host() IS NOT NULL
     ORDER BY e.seq LIMIT most
 $$;
 
@@ -490,7 +517,8 @@ END $$;
 CREATE FUNCTION berth.hosts()
 RETURNS TABLE (id int, name text, incarnation bigint, heartbeat bigint, used int)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, berth, pg_temp AS $$
-    SELECT h.id, h.name, h.incarnation, h.heartbeat, h.used FROM berth.host AS h WHERE h.state <> 'left' ORDER BY h.id
+    SELECT h.id, h.name, h.incarnation, h.heartbeat, h.used FROM berth.host AS h
+    WHERE h.state <> 'left' AND berth.own_host() IS NOT NULL ORDER BY h.id
 $$;
 
 CREATE FUNCTION berth.list_page(after_rank int, after_active_at_ms bigint, after_session text, most bigint)
@@ -498,6 +526,7 @@ RETURNS TABLE (session text, host int, rank int, active_at_ms bigint, status tex
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, berth, pg_temp AS $$
     SELECT l.session, l.host, l.rank, l.active_at_ms, l.status FROM berth.listing AS l
     WHERE (l.rank, -l.active_at_ms, l.session) > (after_rank, -after_active_at_ms, after_session)
+        AND berth.own_host() IS NOT NULL
     ORDER BY l.rank, -l.active_at_ms, l.session LIMIT most
 $$;
 
@@ -511,6 +540,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, berth, pg_tem
     FROM feed LEFT JOIN LATERAL (
         SELECT * FROM berth.listing AS listed
         WHERE (listed.changed, listed.session) > (since::text::xid8, since_session) AND listed.changed < feed.feed_end
+            AND berth.own_host() IS NOT NULL
         ORDER BY listed.changed, listed.session LIMIT most) AS l ON true
     ORDER BY l.changed, l.session
 $$;

@@ -94,7 +94,8 @@ pub trait FleetEngine: Send + Sync {
         limit: u32,
     ) -> impl Future<Output = Result<Vec<RecordedEvent>, EngineError>> + Send;
 
-    /// Up to `limit` waiting posts of the host's sessions, behind number `after`.
+    /// Up to `limit` waiting posts of the host's sessions, behind number `after`. Numbers commit out of order, and a claim
+    /// brings old ones: each pass over the inbox begins at 0.
     fn inbox(
         &self,
         host: HostId,
@@ -239,7 +240,8 @@ pub enum AppendAnswer {
     AlreadyAppended {
         /// Number of the last of these events that is recorded. What is behind it must be appended again.
         last: EventNumber,
-        /// Keys that were withdrawn or taken before: their turns must not be delivered.
+        /// Of the keys that events up to `last` accept, those that were withdrawn or taken before: their turns must not be
+        /// delivered.
         not_taken: Vec<RecordText>,
     },
     /// The session has another owner or term. Nothing was recorded.

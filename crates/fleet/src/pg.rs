@@ -1,7 +1,7 @@
 //! The record on PostgreSQL.
 //!
-//! Two connections whatever the number of sessions: one for calls that change the record, in order, and one for reads and
-//! for hearing of posts. Both go to the primary.
+//! Two connections whatever the number of sessions: one for calls that change sessions, in order, and one for heartbeats,
+//! reads, and hearing of posts. Both go to the primary.
 //! Promise: `Ok` from a call that changes something means committed, and replicated where the server replicates
 //! synchronously. See docs/design/fleet-record.md for the rules that this takes.
 //! Start with [`PgEngine::connect`]; the module `connection` has the rules.
@@ -224,7 +224,8 @@ impl FleetEngine for PgEngine {
     }
 
     async fn heartbeat(&self, request: HeartbeatRequest) -> Result<HeartbeatAnswer, EngineError> {
-        let rows = self.changes.run(vec![heartbeat(request)]).await?.0;
+        // Not behind appends: a long one must not make this host look away.
+        let rows = self.reads.run(vec![heartbeat(request)]).await?.0;
         one(&rows, "heartbeat")?.unless_rejected("heartbeat", request.host)?.heartbeat_answer()
     }
 
@@ -295,7 +296,7 @@ impl FleetEngine for PgEngine {
     ) -> Result<Option<SessionRecord>, EngineError> {
         let read =
             Statement { call: "settle", sql: SESSION, values: vec![(&session).into()], is_change: false };
-        let (mut rows, _) = self.changes.run(vec![read, heartbeat(beat)]).await?;
+        let (mut rows, _) = self.reads.run(vec![read, heartbeat(beat)]).await?;
         let barrier = rows.pop().unwrap_or_default();
         one(&[barrier], "heartbeat")?.unless_rejected("heartbeat", beat.host)?;
         let seen = rows.pop().unwrap_or_default().into_iter().next().map(AnswerRow);

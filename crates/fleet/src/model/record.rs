@@ -161,10 +161,10 @@ impl ModelRecord {
         } else if last < request.after {
             AppendAnswer::Behind { last }
         } else if session.has(request.term, request.after, &request.events) {
-            let not_taken = self.not_taken(&request.session, &request.took);
+            let last = last.min(request.after.plus(request.events.len()));
             AppendAnswer::AlreadyAppended {
-                last: last.min(request.after.plus(request.events.len())),
-                not_taken,
+                last,
+                not_taken: self.not_taken(&request.session, &request.took, last),
             }
         } else {
             AppendAnswer::Diverged { last }
@@ -182,17 +182,18 @@ impl ModelRecord {
                 post.state = PostState::Taken(taken.accepted_by);
             }
         }
-        let not_taken = self.not_taken(&request.session, &request.took);
+        let not_taken = self.not_taken(&request.session, &request.took, last);
         AppendAnswer::Appended { last, not_taken }
     }
 
-    /// Keys that other events took, or that no event may take.
-    fn not_taken(&self, session: &SessionId, took: &[TakenPost]) -> Vec<RecordText> {
+    /// Of the keys that events up to `recorded` accept, those that other events took or that no event may take.
+    fn not_taken(&self, session: &SessionId, took: &[TakenPost], recorded: EventNumber) -> Vec<RecordText> {
         let is_taken = |taken: &&TakenPost| {
             let post = self.posts.get(&(session.clone(), taken.key.clone()));
             post.is_some_and(|post| post.state == PostState::Taken(taken.accepted_by))
         };
-        took.iter().filter(|taken| !is_taken(taken)).map(|taken| taken.key.clone()).collect()
+        let due = took.iter().filter(|taken| taken.accepted_by <= recorded);
+        due.filter(|taken| !is_taken(taken)).map(|taken| taken.key.clone()).collect()
     }
 
     /// The planted bug `LookingFence`: events get the numbers that were free when the append was looked at.
@@ -239,7 +240,8 @@ impl ModelRecord {
         let session = self.sessions.get_mut(&request.session).expect("found above");
         session.host = Some(request.host);
         session.term = term.next();
-        session.live = None;
+        // A host that claims its own session may have a run of it.
+        session.live = session.live.filter(|_| owner == Some(request.host));
         session.push(term.next(), request.event);
         ClaimAnswer::Ours { term: term.next(), last: session.last }
     }

@@ -88,6 +88,14 @@ impl FleetAdmin {
         Ok(HostId(row.get::<_, i32>(0).unsigned_abs()))
     }
 
+    /// Removes a host. Its role keeps no right; its sessions can be claimed. False if there is no such host.
+    pub async fn remove_host(&self, name: &SafeName) -> Result<bool, EngineError> {
+        let row = self.open.client.query_one("SELECT berth.remove_host($1)", &[&name.as_str()]).await;
+        let row =
+            row.map_err(|error| EngineError::Failed { call: "remove_host", cause: describe(&error) })?;
+        Ok(row.get(0))
+    }
+
     async fn execute(&self, sql: &str) -> Result<(), EngineError> {
         let done = self.open.client.batch_execute(sql).await;
         done.map_err(|error| EngineError::Failed { call: "migrate", cause: describe(&error) })

@@ -20,6 +20,9 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Idle time after which the kernel checks that the server is still there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
+/// Settings of each connection. A backend whose client is gone ends while it waits for a row lock, so that repeated calls do
+/// not pile up; and a warning is always sent, whatever the settings of the role say.
+const SERVER_OPTIONS: &str = "-c client_connection_check_interval=2s -c client_min_messages=notice";
 /// Certificates of the distribution, for `sslrootcert=system`.
 const SYSTEM_CERTIFICATES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
@@ -130,7 +133,7 @@ fn servers(all: &Config, is_encrypted: bool) -> Option<Vec<Config>> {
             config.dbname(database);
         }
         config.ssl_mode(if is_encrypted { SslMode::Require } else { SslMode::Disable });
-        config.application_name("berth").connect_timeout(CONNECT_TIMEOUT);
+        config.application_name("berth").connect_timeout(CONNECT_TIMEOUT).options(SERVER_OPTIONS);
         config.keepalives_idle(KEEPALIVE_IDLE).tcp_user_timeout(CONNECT_TIMEOUT * 3);
         config
     };

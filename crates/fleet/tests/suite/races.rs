@@ -2,7 +2,8 @@
 
 use berth_fleet::engine::{
     AppendAnswer, AppendRequest, ClaimAnswer, ClaimRequest, ConversationRef, CreateAnswer, CreateRequest,
-    PostAnswer, PostRequest, ReleaseRequest, SharedIdentity, TakenPost, WithdrawAnswer,
+    HostLossPolicy, PostAnswer, PostRequest, ReleaseRequest, SharedIdentity, TakenPost, WatchedHost,
+    WithdrawAnswer,
 };
 use berth_fleet::pg::PgEngine;
 use berth_fleet::{EventNumber, FleetEngine, PostNumber, Term};
@@ -89,6 +90,69 @@ fn l14_a_key_that_is_posted_100_times_waits_once_and_with_one_text() {
         assert_eq!(post(&hosts[2], "go on").await, PostAnswer::PostedBefore(waiting.number));
         let withdrawn = hosts[2].withdraw(hosts[2].host(), id, text("key")).await;
         assert_eq!(withdrawn.expect("an answer"), WithdrawAnswer::Taken { accepted_by: EventNumber(2) });
+    });
+}
+
+#[test]
+fn a_partly_recorded_append_does_not_report_the_keys_of_events_that_are_still_to_come() {
+    run(async {
+        let fleet = TestFleet::start(1).await;
+        let engine = fleet.host(1, PATIENT).await;
+        let (host, id) = (engine.host(), session(1));
+        owned_session(&engine, id.clone()).await;
+        let (key, kind, body) = (text("key"), text("turn"), text("go on"));
+        let post = PostRequest { host, session: id.clone(), key: key.clone(), kind, body };
+        assert!(matches!(engine.post(post).await, Ok(PostAnswer::Posted(_))));
+        // The answer to the first append is lost; the repeated one has another event, which accepts the post.
+        engine.append(append(host, id.clone(), 1, 1, &["one"])).await.expect("an answer");
+        let took = vec![TakenPost { key, accepted_by: EventNumber(3) }];
+        let repeated = AppendRequest { took, ..append(host, id.clone(), 1, 1, &["one", "two"]) };
+        let none = Vec::new();
+        let expected = AppendAnswer::AlreadyAppended { last: EventNumber(2), not_taken: none.clone() };
+        assert_eq!(engine.append(repeated.clone()).await.expect("an answer"), expected);
+        let rest = AppendRequest { after: EventNumber(2), events: vec![text("two")], ..repeated };
+        let expected = AppendAnswer::Appended { last: EventNumber(3), not_taken: none };
+        assert_eq!(engine.append(rest).await.expect("an answer"), expected);
+    });
+}
+
+#[test]
+fn an_append_that_meets_a_claim_is_before_it_or_fenced() {
+    run(async {
+        let fleet = TestFleet::start(2).await;
+        let hosts = [fleet.host(1, PATIENT).await, fleet.host(2, PATIENT).await];
+        let mut fenced = 0;
+        for round in 0..CREATE_ROUNDS {
+            let (owner, taker) = (&hosts[0], &hosts[1]);
+            let id = session(round);
+            let mut request = create(owner.host(), id.clone(), "created");
+            request.on_host_loss = HostLossPolicy::TakeOver;
+            assert!(matches!(owner.create(request).await, Ok(CreateAnswer::Created { .. })));
+            let seen = taker.hosts().await.expect("a read").swap_remove(0);
+            let watched =
+                WatchedHost { host: seen.host, incarnation: seen.incarnation, heartbeat: seen.heartbeat };
+            let claim = ClaimRequest {
+                host: taker.host(),
+                session: id.clone(),
+                expected_term: Term(1),
+                event: text("claimed"),
+                watched: Some(watched),
+            };
+            let late = append(owner.host(), id.clone(), 1, 1, &["late"]);
+            let (appended, claimed) = tokio::join!(owner.append(late), taker.claim(claim));
+            let (appended, claimed) = (appended.expect("an answer"), claimed.expect("an answer"));
+            let ClaimAnswer::Ours { term: Term(2), last } = claimed else { panic!("{claimed:?}") };
+            let expected: &[&str] = match appended {
+                AppendAnswer::Appended { last: EventNumber(2), .. } => &["created", "late", "claimed"],
+                AppendAnswer::Fenced { term: Term(2), .. } => &["created", "claimed"],
+                odd => panic!("round {round}: {odd:?}"),
+            };
+            fenced += u64::from(expected.len() == 2);
+            let events = taker.events(id, EventNumber(1), ALL).await.expect("a read");
+            assert!(events.iter().map(|event| event.body.as_str()).eq(expected.iter().copied()));
+            assert_eq!(last, EventNumber(expected.len() as u64));
+        }
+        println!("{CREATE_ROUNDS} races, {fenced} appends fenced");
     });
 }
 

@@ -6,7 +6,7 @@ use berth_fleet::engine::{
 use berth_fleet::pg::PgEngine;
 use berth_fleet::{EngineError, EventNumber, FleetEngine, HostId, Incarnation, PostNumber, Term};
 
-use crate::names::{append, create, session, text};
+use crate::names::{append, create, name, session, text};
 use crate::postgres::{ALL, PATIENT, TestFleet, bodies, owned_session, run};
 
 #[test]
@@ -85,6 +85,8 @@ fn a_role_of_a_host_has_no_right_on_tables_and_helpers() {
             "UPDATE berth.session SET host = 1",
             "SELECT berth.admit_host('mine', 'host1')",
             "SELECT berth.grant_hosts()",
+            "SELECT berth.remove_host('host1')",
+            "SELECT berth.commit_loudly()",
             "SELECT berth.admits(1, NULL, 'x')",
             "SELECT berth.wait_for_standby(1)",
             "CREATE TABLE berth.mine ()",
@@ -102,7 +104,18 @@ fn a_role_of_a_host_has_no_right_on_tables_and_helpers() {
         fleet.server.query("postgres", "CREATE ROLE stranger LOGIN");
         let refused = PgEngine::connect(fleet.url("stranger"), PATIENT).await.err();
         assert!(matches!(refused, Some(EngineError::NoFleet { .. })), "{refused:?}");
-        fleet.server.query("berth", "UPDATE berth.host SET state = 'left' WHERE id = 1");
+        let former = fleet.host(1, PATIENT).await;
+        owned_session(&former, session(1)).await;
+        assert_eq!(bodies(&former, session(1)).await.len(), 1);
+        let admin = fleet.admin().await;
+        assert!(admin.remove_host(&name("host1")).await.expect("the owner may"));
+        assert!(!admin.remove_host(&name("host1")).await.expect("the owner may"), "it left before");
+        // Not on a connection from before, and not with a right that another grant left behind.
+        assert!(former.events(session(1), EventNumber(1), ALL).await.is_err());
+        fleet.server.query("berth", "GRANT USAGE ON SCHEMA berth TO host1");
+        fleet.server.query("berth", "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA berth TO host1");
+        assert_eq!(former.events(session(1), EventNumber(1), ALL).await.expect("a read"), []);
+        assert_eq!(former.hosts().await.expect("a read"), []);
         let refused = PgEngine::connect(fleet.url("host1"), PATIENT).await.err();
         assert!(matches!(refused, Some(EngineError::NoFleet { .. })), "{refused:?}");
     });

@@ -27,6 +27,8 @@ fn l11_an_append_whose_wait_is_cancelled_is_never_acknowledged() {
         let standby = fleet.synchronous_standby();
         // Settings of the role do not let it acknowledge early.
         fleet.server.query("postgres", "ALTER ROLE host1 SET synchronous_commit = off");
+        // Nor do they hide the warning of a cancelled wait.
+        fleet.server.query("postgres", "ALTER ROLE host1 SET client_min_messages = error");
         let (engine, hasty) = (fleet.host(1, PATIENT).await, fleet.host(1, IMPATIENT).await);
         let (host, id) = (engine.host(), session(1));
         let incarnation = owned_session(&engine, id.clone()).await;
