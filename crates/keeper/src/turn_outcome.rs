@@ -4,7 +4,9 @@
 //! everything else is `unknown`.
 //! Not here: the journal's view of a turn (see `berth_store::turn_view`). Callers are a keeper whose agent ended, and
 //! commands that clear up after a keeper that died.
-//! Start with `of_dead_agent` and `of_lost_run`.
+//! Start with `dead_agent_turn_end` and `lost_run_turn_end`.
+
+use std::ops::ControlFlow;
 
 use berth_api::status::SessionStatus;
 use berth_api::turn::ReleaseReason;
@@ -67,14 +69,14 @@ pub(crate) fn unanswered_prompts(session: &Session) -> Vec<(u64, String)> {
     turns.filter_map(|turn| Some((turn, session.turns.open(turn)?.prompt.to_string()))).collect()
 }
 
-/// Feeds a driver the output of an agent from offset `from` on, up to `until` if that is given. The replies of the
-/// driver are dropped. Returns the offset of the last line.
+/// Feeds a driver the output of an agent from offset `from` on, up to `until` if that is given, or until `hear` breaks
+/// off. The replies of the driver are dropped. Returns the beginning of a line at the end.
 pub(crate) fn feed_driver(
     driver: &mut dyn Driver,
     output: &OutputFiles,
     from: u64,
     until: Option<u64>,
-    hear: &mut dyn FnMut(AgentUpdate),
+    hear: &mut dyn FnMut(AgentUpdate) -> ControlFlow<()>,
 ) -> Vec<u8> {
     let (mut offset, mut line, mut overlong) = (from, Vec::new(), false);
     let mut buffer = vec![0; READ_BYTES];
@@ -95,7 +97,9 @@ pub(crate) fn feed_driver(
             if !std::mem::take(&mut overlong) {
                 driver.hear(&line, &mut out);
                 out.bytes.clear();
-                out.updates.drain(..).for_each(&mut *hear);
+                if out.updates.drain(..).any(|update| hear(update).is_break()) {
+                    return Vec::new();
+                }
             }
             line.clear();
         }
@@ -119,17 +123,22 @@ fn heard(session: &Session, files: &SessionFiles) -> Option<TurnEnd> {
         conversation.map_or(ConversationStart::New { id: None }, |id| ConversationStart::Resume { id });
     driver.begin(&begin, &spec.cwd, &mut DriverOutput::default());
     let output = files.output();
-    let _ =
-        feed_driver(driver.as_mut(), &output, session.output_from, Some(current.output_from), &mut |_| {});
+    // The driver learns how the run began. Turns before this one say nothing about it, and may be many.
+    let is_ready = &mut |update| match update {
+        AgentUpdate::Ready => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    feed_driver(driver.as_mut(), &output, session.output_from, Some(current.output_from), is_ready);
     // Additions to the turn are left out: a driver waits for the answer to those, and a dead agent gives none.
     let (turn, text) = unanswered_prompts(session).into_iter().next()?;
     driver.prompt(turn, &text, &mut DriverOutput::default());
     let mut found = None;
-    let _ = feed_driver(driver.as_mut(), &output, current.output_from, None, &mut |update| match update {
+    feed_driver(driver.as_mut(), &output, current.output_from, None, &mut |update| match update {
         AgentUpdate::Ended { turn, end } if turn == current.turn => {
-            found.get_or_insert(end);
+            found = Some(end);
+            ControlFlow::Break(())
         }
-        _ => {}
+        _ => ControlFlow::Continue(()),
     });
     found
 }

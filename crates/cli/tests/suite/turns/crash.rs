@@ -1,6 +1,7 @@
 //! C10, F11, restarts in place: the keeper dies or is replaced at every step of a turn's life.
 
 use std::path::Path;
+use std::process::Command;
 
 use berth_api::KeeperConnection;
 use berth_api::message::KeeperRequest;
@@ -48,6 +49,34 @@ fn c10_a_keeper_that_dies_at_any_step_of_a_turn_neither_loses_it_nor_runs_it_twi
         assert_eq!(lab.berth(["result", &format!("{id}.1")]).code, code, "{point}");
         assert_eq!(did(&lab, &id), ran, "{point}");
     }
+}
+
+/// The outcome of a cut-off turn is in the output behind its delivery; the turns before it may have printed for a year.
+#[test]
+fn recovery_of_a_cut_off_turn_does_not_read_the_output_of_the_turns_before_it() {
+    let lab = lab();
+    let (_, wait) = gate(&lab, "never");
+    let (begun, touch) = mark(&lab, "begun");
+    let id = start(&lab, &["--prompt", "flood:24M"]);
+    lab.ok(["wait", &id, "--timeout", "60s"]);
+    lab.ok(["send", &id, &format!("say:half\n{touch} {wait} x")]);
+    wait_mark(&begun);
+    assert!(lab.output(&id).len() > 24 << 20);
+    lab.kill_keeper(&id);
+    let resume = lab.command(["resume", "-d", &id]);
+    // The kernel counts the bytes that a shell and the commands it waited for have read.
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "\"$@\" >&2 && cat /proc/$$/io", "sh"])
+        .arg(resume.get_program())
+        .args(resume.get_args());
+    shell.envs(resume.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let told = said(shell.output().expect("a shell"));
+    assert_eq!(told.code, 0, "{told:?}");
+    let read = told.out.lines().find_map(|line| line.strip_prefix("rchar: ")).expect("a count");
+    let read: u64 = read.trim().parse().expect("a number");
+    assert!(read < 8 << 20, "{read} bytes were read");
+    assert_eq!(states(&lab, &id), ["done", "unknown"]);
 }
 
 /// Another turn waits behind the one that was cut off: it is not lost, and does not run before its time.

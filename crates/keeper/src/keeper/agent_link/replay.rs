@@ -4,6 +4,7 @@
 //! Start with [`AgentLink::replay_output`].
 
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 
 use berth_core::{ChosenReply, Event, QuestionOption};
 use berth_driver::{AgentUpdate, Driver, DriverOutput};
@@ -67,7 +68,11 @@ impl AgentLink {
             | AgentUpdate::Late { .. }
             | AgentUpdate::Remark { .. } => {}
         };
-        turn_outcome::feed_driver(driver, &output, from, given_at, &mut hear);
+        let mut hear_all = |update| {
+            hear(update);
+            ControlFlow::Continue(())
+        };
+        turn_outcome::feed_driver(driver, &output, from, given_at, &mut hear_all);
         // Drops the text of earlier turns.
         said.borrow_mut().clear();
         let mut out = DriverOutput::default();
@@ -78,9 +83,11 @@ impl AgentLink {
                 driver.steer(*number, text, &mut out);
             }
         }
-        out.updates.drain(..).for_each(&mut hear);
+        out.updates.drain(..).for_each(|update| {
+            let _ = hear_all(update);
+        });
         self.line = match given_at {
-            Some(given_at) => turn_outcome::feed_driver(driver, &output, given_at, None, &mut hear),
+            Some(given_at) => turn_outcome::feed_driver(driver, &output, given_at, None, &mut hear_all),
             None => Vec::new(),
         };
         self.live_turn.restore(said.take());
