@@ -45,7 +45,7 @@ CREATE TABLE berth.session (
     UNIQUE (team, key),
     UNIQUE (team, name)
 ) WITH (fillfactor = 50);
-CREATE INDEX session_of_host ON berth.session (host);
+CREATE INDEX session_of_host ON berth.session (host, id);
 
 -- No foreign key to the session: an event is inserted only behind the fence.
 CREATE TABLE berth.event (
@@ -420,6 +420,16 @@ BEGIN
     INTO lost_sessions, lost_terms FROM berth.taken AS t WHERE t.host = by_host;
 END $$;
 
+-- Commits something and waits for the standby: then everything that this connection has read is on the standby as well.
+-- Not a heartbeat: a gateway that settles a call must not make a dead node look alive.
+CREATE FUNCTION berth.barrier(by_host int, OUT answer text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, berth, pg_temp AS $$
+BEGIN
+    IF NOT berth.admits(by_host, NULL, 'barrier') THEN answer := 'rejected'; RETURN; END IF;
+    PERFORM berth.wait_for_standby(by_host);
+    answer := 'ok';
+END $$;
+
 CREATE FUNCTION berth.acknowledge_loss(of_session text, by_host int, of_term bigint, OUT answer text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, berth, pg_temp AS $$
 BEGIN
@@ -491,6 +501,23 @@ RETURNS TABLE (host int, term bigint, seq bigint, live bigint, name text, on_hos
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, berth, pg_temp AS $$
     SELECT s.host, s.term, s.seq, s.live, s.name, s.on_host_loss, s.format FROM berth.session AS s
     WHERE s.id = of_session AND berth.own_host() IS NOT NULL
+$$;
+
+CREATE FUNCTION berth.owned_sessions(by_host int, after_session text, most bigint)
+RETURNS TABLE (session text, term bigint, seq bigint, live bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, berth, pg_temp AS $$
+    SELECT s.id, s.term, s.seq, s.live FROM berth.session AS s
+    WHERE s.host = by_host AND s.id > after_session AND berth.own_host() IS NOT NULL ORDER BY s.id LIMIT most
+$$;
+
+CREATE FUNCTION berth.find_session(its_name text, its_key text, its_kind text, its_native_id text)
+RETURNS TABLE (session text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, berth, pg_temp AS $$
+    SELECT found.id FROM (
+        SELECT s.id FROM berth.session AS s WHERE s.team = '' AND s.name = its_name
+        UNION ALL SELECT s.id FROM berth.session AS s WHERE s.team = '' AND s.key = its_key
+        UNION ALL SELECT c.session FROM berth.conversation AS c WHERE c.kind = its_kind AND c.native_id = its_native_id
+    ) AS found WHERE berth.own_host() IS NOT NULL LIMIT 1
 $$;
 
 CREATE FUNCTION berth.events(of_session text, from_seq bigint, most bigint)

@@ -71,13 +71,16 @@ pub trait FleetEngine: Send + Sync {
         row: ListRow,
     ) -> impl Future<Output = Result<PublishAnswer, EngineError>> + Send;
 
-    /// The outcome of calls whose answers were lost: reads the session, then commits a heartbeat on the same
-    /// connection. What the read saw is replicated once that heartbeat is; the read alone proves nothing. A call that
-    /// the session does not show may still be on its way: repeat it.
+    /// Commits something, so that everything that calls on this connection have read is replicated once this is answered.
+    fn barrier(&self, host: HostId) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    /// The outcome of calls whose answers were lost: reads the session, then commits a barrier on the same connection.
+    /// What the read saw is replicated once that is answered; the read alone proves nothing. A call that the session does
+    /// not show may still be on its way: repeat it.
     fn settle(
         &self,
+        host: HostId,
         session: SessionId,
-        beat: HeartbeatRequest,
     ) -> impl Future<Output = Result<Option<SessionRecord>, EngineError>> + Send;
 
     /// One session. May show changes that are not replicated yet, see [`FleetEngine::settle`].
@@ -85,6 +88,21 @@ pub trait FleetEngine: Send + Sync {
         &self,
         session: SessionId,
     ) -> impl Future<Output = Result<Option<SessionRecord>, EngineError>> + Send;
+
+    /// The session that has this name, key or conversation.
+    fn find(
+        &self,
+        identity: SessionIdentity,
+    ) -> impl Future<Output = Result<Option<SessionId>, EngineError>> + Send;
+
+    /// Up to `limit` sessions that a host owns, behind the session `after`, by id. What it shows is replicated once a
+    /// [`FleetEngine::barrier`] behind it is answered.
+    fn owned_sessions(
+        &self,
+        host: HostId,
+        after: Option<SessionId>,
+        limit: u32,
+    ) -> impl Future<Output = Result<Vec<OwnedSession>, EngineError>> + Send;
 
     /// Up to `limit` events of a session, from number `from` on.
     fn events(
@@ -137,6 +155,30 @@ pub struct ConversationRef {
     pub kind: RecordText,
     /// Id that the agent gave it.
     pub native_id: RecordText,
+}
+
+/// A property that one session of the fleet has at most.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SessionIdentity {
+    /// Name that a user gave.
+    Name(SafeName),
+    /// Idempotency key of the command that made the session.
+    Key(RecordText),
+    /// Conversation that the session continues.
+    Conversation(ConversationRef),
+}
+
+/// A session that a host owns, for the host that replicates it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnedSession {
+    /// Id of the session.
+    pub session: SessionId,
+    /// Term of the owner.
+    pub term: Term,
+    /// Number of the last event.
+    pub last: EventNumber,
+    /// Run that may be alive.
+    pub live: Option<Epoch>,
 }
 
 /// A new session.

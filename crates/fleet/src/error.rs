@@ -20,8 +20,10 @@ pub enum EngineError {
         call: &'static str,
         /// Message of the database, with its code.
         cause: String,
+        /// True if the same call may succeed later: a conflict of transactions, or a server without room or connections.
+        is_temporary: bool,
     },
-    /// The record cannot be reached. Nothing was sent.
+    /// The record cannot be reached. Nothing was changed.
     #[error("cannot reach the database of the fleet: {cause}")]
     Unreachable {
         /// Reason for each address.
@@ -69,4 +71,19 @@ pub enum EngineError {
         /// Reason, for people.
         cause: String,
     },
+}
+
+impl EngineError {
+    /// True if the same call may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::OutcomeUnknown { .. } | Self::Unreachable { .. } => true,
+            Self::Failed { is_temporary, .. } => *is_temporary,
+            Self::Rejected { .. }
+            | Self::NoFleet { .. }
+            | Self::TooNew { .. }
+            | Self::TooOld { .. }
+            | Self::Unsupported { .. } => false,
+        }
+    }
 }

@@ -14,8 +14,8 @@ use berth_core::{SafeName, SessionId};
 use crate::engine::{
     AppendAnswer, AppendRequest, ChangeCursor, ChangePage, ClaimAnswer, ClaimRequest, CreateAnswer,
     CreateRequest, FleetEngine, HeartbeatAnswer, HeartbeatRequest, HostRecord, ListPosition, ListRow,
-    LostSession, PostAnswer, PostRequest, PublishAnswer, RecordedEvent, ReleaseRequest, SessionRecord,
-    WaitingPost, WithdrawAnswer,
+    LostSession, OwnedSession, PostAnswer, PostRequest, PublishAnswer, RecordedEvent, ReleaseRequest,
+    SessionIdentity, SessionRecord, WaitingPost, WithdrawAnswer,
 };
 use crate::{EngineError, EventNumber, HostId, Incarnation, PostNumber, RecordText, Term};
 use record::ModelRecord;
@@ -251,16 +251,29 @@ impl FleetEngine for ModelEngine {
         self.change("publish", row.host, move |record| record.publish(term, row))
     }
 
-    async fn settle(
-        &self,
-        session: SessionId,
-        beat: HeartbeatRequest,
-    ) -> Result<Option<SessionRecord>, EngineError> {
+    async fn barrier(&self, host: HostId) -> Result<(), EngineError> {
+        self.change("barrier", host, |_| ())
+    }
+
+    async fn settle(&self, host: HostId, session: SessionId) -> Result<Option<SessionRecord>, EngineError> {
         let seen = self.session(session).await?;
         if self.bug() != Some(PlantedBug::SettleByRead) {
-            self.heartbeat(beat).await?;
+            self.barrier(host).await?;
         }
         Ok(seen)
+    }
+
+    async fn find(&self, identity: SessionIdentity) -> Result<Option<SessionId>, EngineError> {
+        self.read(|record| record.find(&identity))
+    }
+
+    async fn owned_sessions(
+        &self,
+        host: HostId,
+        after: Option<SessionId>,
+        limit: u32,
+    ) -> Result<Vec<OwnedSession>, EngineError> {
+        self.read(|record| record.owned_sessions(host, after.as_ref(), limit))
     }
 
     async fn session(&self, session: SessionId) -> Result<Option<SessionRecord>, EngineError> {

@@ -23,10 +23,10 @@ pub use admin::{FleetAdmin, MigrationReport};
 pub use url::{BadFleetUrl, FleetUrl};
 
 use crate::engine::{
-    AppendAnswer, AppendRequest, ChangeCursor, ChangePage, ClaimAnswer, ClaimRequest, CreateAnswer,
-    CreateRequest, FleetEngine, HeartbeatAnswer, HeartbeatRequest, HostLossPolicy, HostRecord, ListPosition,
-    ListRow, LostSession, PostAnswer, PostRequest, PublishAnswer, RecordedEvent, ReleaseRequest,
-    SessionRecord, SharedIdentity, WaitingPost, WithdrawAnswer,
+    AppendAnswer, AppendRequest, ChangeCursor, ChangePage, ClaimAnswer, ClaimRequest, ConversationRef,
+    CreateAnswer, CreateRequest, FleetEngine, HeartbeatAnswer, HeartbeatRequest, HostLossPolicy, HostRecord,
+    ListPosition, ListRow, LostSession, OwnedSession, PostAnswer, PostRequest, PublishAnswer, RecordedEvent,
+    ReleaseRequest, SessionIdentity, SessionRecord, SharedIdentity, WaitingPost, WithdrawAnswer,
 };
 use crate::{EngineError, EventNumber, HeartbeatCount, HostId, Incarnation, PostNumber, RecordText, Term};
 use connection::{Lane, Statement};
@@ -54,7 +54,7 @@ impl PgEngine {
             timeline: Arc::clone(&timeline),
             first,
             posts: posts.clone(),
-            slot: Mutex::new(None),
+            slot: Arc::new(Mutex::new(None)),
         };
         let changes = Arc::new(lane(None));
         let (call, sql) = ("own_host", "SELECT berth.own_host()");
@@ -117,6 +117,23 @@ fn describe(error: &tokio_postgres::Error) -> String {
     }
     let source = std::error::Error::source(error).map(|source| format!(": {source}"));
     format!("{error}{}", source.unwrap_or_default())
+}
+
+/// A failure by which the server says that it changed nothing.
+fn failed(call: &'static str, error: &tokio_postgres::Error) -> EngineError {
+    // Conflicts of transactions, no room or connections, an object in use, an operator's order.
+    let is_temporary = has_class(error, &["40", "53", "55", "57"]);
+    EngineError::Failed { call, cause: describe(error), is_temporary }
+}
+
+/// True for an error of the server whose code is of one of these classes.
+fn has_class(error: &tokio_postgres::Error, classes: &[&str]) -> bool {
+    let code = error.as_db_error().map(|error| error.code().code());
+    code.is_some_and(|code| classes.iter().any(|class| code.starts_with(class)))
+}
+
+fn barrier(host: HostId) -> Statement {
+    change("barrier", "SELECT * FROM berth.barrier($1)", vec![host.into()])
 }
 
 fn heartbeat(request: HeartbeatRequest) -> Statement {
@@ -289,18 +306,51 @@ impl FleetEngine for PgEngine {
         }
     }
 
-    async fn settle(
-        &self,
-        session: SessionId,
-        beat: HeartbeatRequest,
-    ) -> Result<Option<SessionRecord>, EngineError> {
+    async fn barrier(&self, host: HostId) -> Result<(), EngineError> {
+        let rows = self.reads.run(vec![barrier(host)]).await?.0;
+        one(&rows, "barrier")?.unless_rejected("barrier", host).map(drop)
+    }
+
+    async fn settle(&self, host: HostId, session: SessionId) -> Result<Option<SessionRecord>, EngineError> {
         let read =
             Statement { call: "settle", sql: SESSION, values: vec![(&session).into()], is_change: false };
-        let (mut rows, _) = self.reads.run(vec![read, heartbeat(beat)]).await?;
-        let barrier = rows.pop().unwrap_or_default();
-        one(&[barrier], "heartbeat")?.unless_rejected("heartbeat", beat.host)?;
+        let (mut rows, _) = self.reads.run(vec![read, barrier(host)]).await?;
+        let committed = rows.pop().unwrap_or_default();
+        one(&[committed], "barrier")?.unless_rejected("barrier", host)?;
         let seen = rows.pop().unwrap_or_default().into_iter().next().map(AnswerRow);
         seen.map(|row| row.session_record()).transpose()
+    }
+
+    async fn find(&self, identity: SessionIdentity) -> Result<Option<SessionId>, EngineError> {
+        let none = || SqlValue::Text(None);
+        let values = match &identity {
+            SessionIdentity::Name(name) => {
+                vec![SqlValue::Text(Some(name.as_str().to_owned())), none(), none(), none()]
+            }
+            SessionIdentity::Key(key) => vec![none(), key.into(), none(), none()],
+            SessionIdentity::Conversation(ConversationRef { kind, native_id }) => {
+                vec![none(), none(), kind.into(), native_id.into()]
+            }
+        };
+        let rows = self.read("find", "SELECT * FROM berth.find_session($1, $2, $3, $4)", values).await?.0;
+        rows.first().map(AnswerRow::session).transpose()
+    }
+
+    async fn owned_sessions(
+        &self,
+        host: HostId,
+        after: Option<SessionId>,
+        limit: u32,
+    ) -> Result<Vec<OwnedSession>, EngineError> {
+        let after = SqlValue::Text(Some(after.map_or_else(String::new, |id| id.as_str().to_owned())));
+        let values = vec![host.into(), after, number(limit.into())];
+        let rows =
+            self.read("owned_sessions", "SELECT * FROM berth.owned_sessions($1, $2, $3)", values).await?.0;
+        let owned = |row: &AnswerRow| {
+            let (term, last) = (row.term("term")?, row.number("seq").map(EventNumber)?);
+            Ok(OwnedSession { session: row.session()?, term, last, live: row.live()? })
+        };
+        rows.iter().map(owned).collect()
     }
 
     async fn session(&self, session: SessionId) -> Result<Option<SessionRecord>, EngineError> {

@@ -8,8 +8,9 @@ use berth_core::{Epoch, SafeName, SessionId};
 use crate::engine::{
     AppendAnswer, AppendRequest, ChangeCursor, ChangePage, ClaimAnswer, ClaimRequest, ConversationRef,
     CreateAnswer, CreateRequest, HeartbeatAnswer, HeartbeatRequest, HostLossPolicy, HostRecord, ListPosition,
-    ListRow, LostSession, MAX_WAITING_POSTS, PostAnswer, PostRequest, PublishAnswer, RecordedEvent,
-    ReleaseRequest, SessionRecord, SharedIdentity, TakenPost, WaitingPost, WatchedHost, WithdrawAnswer,
+    ListRow, LostSession, MAX_WAITING_POSTS, OwnedSession, PostAnswer, PostRequest, PublishAnswer,
+    RecordedEvent, ReleaseRequest, SessionIdentity, SessionRecord, SharedIdentity, TakenPost, WaitingPost,
+    WatchedHost, WithdrawAnswer,
 };
 use crate::{EventNumber, HeartbeatCount, HostId, Incarnation, PostNumber, RecordText, Term};
 
@@ -352,6 +353,35 @@ impl ModelRecord {
 
     pub(super) fn session(&self, session: &SessionId) -> Option<SessionRecord> {
         self.sessions.get(session).map(ModelSession::record)
+    }
+
+    pub(super) fn find(&self, identity: &SessionIdentity) -> Option<SessionId> {
+        let is_it = |session: &ModelSession| match identity {
+            SessionIdentity::Name(name) => session.name.as_ref() == Some(name),
+            SessionIdentity::Key(key) => session.key.as_ref() == Some(key),
+            SessionIdentity::Conversation(conversation) => {
+                session.conversation.as_ref() == Some(conversation)
+            }
+        };
+        self.sessions.iter().find(|(_, session)| is_it(session)).map(|(id, _)| id.clone())
+    }
+
+    pub(super) fn owned_sessions(
+        &self,
+        host: HostId,
+        after: Option<&SessionId>,
+        limit: u32,
+    ) -> Vec<OwnedSession> {
+        let is_owned = |(id, session): &(&SessionId, &ModelSession)| {
+            session.host == Some(host) && after.is_none_or(|after| *id > after)
+        };
+        let owned = |(id, session): (&SessionId, &ModelSession)| OwnedSession {
+            session: id.clone(),
+            term: session.term,
+            last: session.last,
+            live: session.live,
+        };
+        self.sessions.iter().filter(is_owned).take(limit as usize).map(owned).collect()
     }
 
     pub(super) fn events(&self, session: &SessionId, from: EventNumber, limit: u32) -> Vec<RecordedEvent> {

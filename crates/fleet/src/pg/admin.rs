@@ -6,7 +6,7 @@ use berth_core::SafeName;
 use tokio::sync::watch;
 
 use super::connection::OpenConnection;
-use super::describe;
+use super::failed;
 use super::url::FleetUrl;
 use crate::{EngineError, FORMAT, HostId, migrations};
 
@@ -40,7 +40,7 @@ impl FleetAdmin {
             let migration = self.migrate_one(number, sql);
             let is_made = tokio::time::timeout(MIGRATION_TIMEOUT, migration).await.unwrap_or_else(|_| {
                 let cause = "another migrator, or a long transaction, is in the way".to_owned();
-                Err(EngineError::Failed { call: "migrate", cause })
+                Err(EngineError::OutcomeUnknown { call: "migrate", cause })
             })?;
             made += u32::from(is_made);
         }
@@ -70,7 +70,7 @@ impl FleetAdmin {
 
     /// Format and oldest reader of the record, if there is one.
     async fn format(&self) -> Result<Option<(u32, u32)>, EngineError> {
-        let failed = |error| EngineError::Failed { call: "migrate", cause: describe(&error) };
+        let failed = |error| failed("migrate", &error);
         let there = self.open.client.query_one("SELECT to_regclass('berth.fleet') IS NOT NULL", &[]).await;
         if !there.map_err(failed)?.get::<_, bool>(0) {
             return Ok(None);
@@ -84,20 +84,19 @@ impl FleetAdmin {
     pub async fn admit_host(&self, name: &SafeName, role: &str) -> Result<HostId, EngineError> {
         let sql = "SELECT berth.admit_host($1, $2::text::name)";
         let row = self.open.client.query_one(sql, &[&name.as_str(), &role]).await;
-        let row = row.map_err(|error| EngineError::Failed { call: "admit_host", cause: describe(&error) })?;
+        let row = row.map_err(|error| failed("admit_host", &error))?;
         Ok(HostId(row.get::<_, i32>(0).unsigned_abs()))
     }
 
     /// Removes a host. Its role keeps no right; its sessions can be claimed. False if there is no such host.
     pub async fn remove_host(&self, name: &SafeName) -> Result<bool, EngineError> {
         let row = self.open.client.query_one("SELECT berth.remove_host($1)", &[&name.as_str()]).await;
-        let row =
-            row.map_err(|error| EngineError::Failed { call: "remove_host", cause: describe(&error) })?;
+        let row = row.map_err(|error| failed("remove_host", &error))?;
         Ok(row.get(0))
     }
 
     async fn execute(&self, sql: &str) -> Result<(), EngineError> {
         let done = self.open.client.batch_execute(sql).await;
-        done.map_err(|error| EngineError::Failed { call: "migrate", cause: describe(&error) })
+        done.map_err(|error| failed("migrate", &error))
     }
 }

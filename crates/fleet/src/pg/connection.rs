@@ -10,19 +10,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::{OwnedMutexGuard, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio_postgres::error::Severity;
+use tokio_postgres::error::{DbError, Severity, SqlState};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::describe;
 use super::url::{CONNECT_TIMEOUT, FleetUrl};
 use super::values::SqlValue;
+use super::{describe, failed, has_class};
 use crate::{EngineError, FORMAT};
 
 /// Oldest major version of PostgreSQL that has all that the record needs.
 const OLDEST_SERVER: u32 = 14;
+/// How long other servers may take to answer once a primary has: one of them may be a newer primary.
+const OTHERS_GRACE: Duration = Duration::from_millis(500);
 /// Notices that are kept for the message of an error.
 const MAX_NOTICES: usize = 8;
 /// Answers if the server is a primary, and its timeline. Every role may ask.
@@ -72,8 +74,11 @@ impl OpenConnection {
             attempts.spawn(attempt(server.clone(), url.tls.clone(), posts.clone()));
         }
         let (mut best, mut causes) = (None::<Self>, Vec::new());
-        for attempt in attempts.join_all().await {
-            match attempt {
+        loop {
+            // A server that does not answer holds up only a caller that has no other one.
+            let limit = if best.is_some() { OTHERS_GRACE } else { CONNECT_TIMEOUT * 2 };
+            let Ok(Some(attempt)) = tokio::time::timeout(limit, attempts.join_next()).await else { break };
+            match attempt.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(open) if open.timeline < known_timeline => {
                     causes.push(format!("a server is on the old timeline {}", open.timeline));
                 }
@@ -92,7 +97,8 @@ impl OpenConnection {
         let asked = self.client.query_one("SELECT format, oldest_reader FROM berth.about()", &[]);
         let row = match tokio::time::timeout(CONNECT_TIMEOUT, asked).await {
             Err(_) => return Err(EngineError::Unreachable { cause: "no answer in time".to_owned() }),
-            Ok(Err(error)) if error.as_db_error().is_some() => {
+            // No such schema, function or right. A server that shuts down says other things.
+            Ok(Err(error)) if has_class(&error, &["3F", "42"]) => {
                 return Err(EngineError::NoFleet { cause: describe(&error) });
             }
             Ok(Err(error)) => return Err(EngineError::Unreachable { cause: describe(&error) }),
@@ -127,8 +133,7 @@ impl OpenConnection {
             Ok(Ok(_)) if statement.is_change && !notices.is_empty() => Err(lost(notices.join("; "))),
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) if notices.is_empty() && is_refusal(&error) => {
-                let error = EngineError::Failed { call, cause: describe(&error) };
-                Err(StatementFailure { error, is_usable: true })
+                Err(StatementFailure { error: failed(call, &error), is_usable: true })
             }
             Ok(Err(error)) => {
                 let end = self.messages(|messages| messages.end.take());
@@ -148,10 +153,11 @@ struct StatementFailure {
 /// connection ended, or an operator ended it.
 fn is_refusal(error: &Error) -> bool {
     let refusals = ["22", "23", "25", "40", "42", "53", "54", "P0"];
-    error.as_db_error().is_some_and(|error| {
-        let is_error = error.parsed_severity() == Some(Severity::Error);
-        is_error && refusals.iter().any(|class| error.code().code().starts_with(class))
-    })
+    let is_error = |error: &DbError| {
+        error.parsed_severity() == Some(Severity::Error)
+            && *error.code() != SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN
+    };
+    error.as_db_error().is_some_and(is_error) && has_class(error, &refusals)
 }
 
 fn check_format(format: u32, oldest_reader: u32) -> Result<(), EngineError> {
@@ -240,25 +246,30 @@ pub(crate) struct Lane {
     /// Statement that a new connection begins with.
     pub(crate) first: Option<String>,
     pub(crate) posts: watch::Sender<u64>,
-    pub(crate) slot: tokio::sync::Mutex<Option<OpenConnection>>,
+    pub(crate) slot: Arc<tokio::sync::Mutex<Option<OpenConnection>>>,
 }
 
 impl Lane {
     /// Runs statements one after the other on one connection. Returns their rows and the timeline of the server.
     ///
-    /// They run in a task of their own: a caller that is dropped cancels nothing.
+    /// They run in a task of their own: a caller that is dropped cancels nothing that was sent. One that is dropped before
+    /// its turn has sent nothing.
     pub(crate) async fn run(
         self: &Arc<Self>,
         statements: Vec<Statement>,
     ) -> Result<(Vec<Vec<Row>>, u32), EngineError> {
         let call = statements.first().map_or("", |statement| statement.call);
+        let slot = Arc::clone(&self.slot).lock_owned().await;
         let lane = Arc::clone(self);
-        let ran = tokio::spawn(async move { lane.run_here(statements).await }).await;
+        let ran = tokio::spawn(async move { lane.run_here(slot, statements).await }).await;
         ran.unwrap_or_else(|error| Err(EngineError::OutcomeUnknown { call, cause: error.to_string() }))
     }
 
-    async fn run_here(&self, statements: Vec<Statement>) -> Result<(Vec<Vec<Row>>, u32), EngineError> {
-        let mut slot = self.slot.lock().await;
+    async fn run_here(
+        &self,
+        mut slot: OwnedMutexGuard<Option<OpenConnection>>,
+        statements: Vec<Statement>,
+    ) -> Result<(Vec<Vec<Row>>, u32), EngineError> {
         let known = self.timeline.load(Ordering::SeqCst);
         let open = match slot.take() {
             Some(open) if !open.client.is_closed() && open.timeline >= known => open,
@@ -270,6 +281,10 @@ impl Lane {
                 Ok(rows) => answers.push(rows),
                 Err(failure) => {
                     *slot = failure.is_usable.then_some(open);
+                    if self.first.is_some() && slot.is_none() {
+                        // Nobody hears of posts until the next call: a reader looks again.
+                        self.posts.send_modify(|count| *count += 1);
+                    }
                     return Err(failure.error);
                 }
             }

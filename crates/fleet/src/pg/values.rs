@@ -99,13 +99,17 @@ impl AnswerRow {
         })
     }
 
+    pub(super) fn live(&self) -> Result<Option<Epoch>, EngineError> {
+        Ok(self.get::<Option<i64>>("live")?.map(|epoch| Epoch(epoch.unsigned_abs())))
+    }
+
     pub(super) fn session_record(&self) -> Result<SessionRecord, EngineError> {
         let name = self.get::<Option<String>>("name")?.map(|name| SafeName::parse(&name));
         Ok(SessionRecord {
             host: self.host("host")?,
             term: self.term("term")?,
             last: self.number("seq").map(EventNumber)?,
-            live: self.get::<Option<i64>>("live")?.map(|epoch| Epoch(epoch.unsigned_abs())),
+            live: self.live()?,
             name: name.transpose().map_err(|_| odd("name"))?,
             on_host_loss: match self.get::<String>("on_host_loss")?.as_str() {
                 "wait" => HostLossPolicy::Wait,

@@ -3,7 +3,7 @@
 use berth_core::Epoch;
 use berth_fleet::engine::{
     AppendRequest, ChangeCursor, ChangePage, ClaimRequest, ConversationRef, HeartbeatRequest, HostLossPolicy,
-    ListRow, LostSession, PostRequest, ReleaseRequest, TakenPost, WatchedHost,
+    ListRow, LostSession, PostRequest, ReleaseRequest, SessionIdentity, TakenPost, WatchedHost,
 };
 use berth_fleet::model::ModelFleet;
 use berth_fleet::{
@@ -120,8 +120,20 @@ async fn call<E: FleetEngine>(
                 }
                 ChangePage::StartOver => "start over".to_owned(),
             };
+            let identity = match small(3) {
+                0 => SessionIdentity::Name(name(["fix", "build"][small(2) as usize])),
+                1 => SessionIdentity::Key(key),
+                _ => SessionIdentity::Conversation(ConversationRef {
+                    kind: text("a"),
+                    native_id: text(format!("{}", small(3))),
+                }),
+            };
+            let found = told(engine.find(identity).await);
+            let owned =
+                told(engine.owned_sessions(host, (small(2) == 0).then(|| session(small(4))), 2).await);
+            let barrier = told(engine.barrier(host).await);
             let events = engine.events(id, EventNumber(1), ALL).await;
-            format!("{first:?} {} {changed} {}", told(rest), told(events))
+            format!("{first:?} {} {changed} {} {found} {owned} {barrier}", told(rest), told(events))
         }
     }
 }

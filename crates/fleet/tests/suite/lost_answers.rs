@@ -7,7 +7,7 @@ use berth_journal::fake_disk::SplitMix64;
 use berth_test_postgres::CuttingProxy;
 
 use crate::names::{append, seed, session, text};
-use crate::postgres::{PATIENT, TestFleet, beat, bodies, connect, is_unknown, owned_session, run};
+use crate::postgres::{PATIENT, TestFleet, bodies, connect, is_unknown, owned_session, run};
 
 const APPENDS: u64 = 200;
 
@@ -21,7 +21,7 @@ fn l6_calls_whose_answers_are_lost_are_repeated_without_doubles() {
         let proxy = CuttingProxy::start(fleet.server.socket_dir(), fleet.server.socket());
         let engine = connect("host1", &[proxy.socket_dir()], PATIENT).await.expect("an admitted host");
         let (host, id) = (engine.host(), session(1));
-        let incarnation = owned_session(&engine, id.clone()).await;
+        owned_session(&engine, id.clone()).await;
 
         let (mut sent, mut lost) = (vec![text("created")], 0);
         for _ in 0..APPENDS {
@@ -38,8 +38,7 @@ fn l6_calls_whose_answers_are_lost_are_repeated_without_doubles() {
                 let answer = engine.append(request.clone()).await;
                 assert!(is_unknown(&answer), "{answer:?}");
                 if random.coin() {
-                    let settled =
-                        engine.settle(id.clone(), beat(&engine, incarnation)).await.expect("a barrier");
+                    let settled = engine.settle(engine.host(), id.clone()).await.expect("a barrier");
                     assert_eq!(settled.map(|session| session.last), Some(last));
                 }
                 let answer = engine.append(request).await.expect("an answer");

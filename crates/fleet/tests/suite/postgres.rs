@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use berth_core::SessionId;
-use berth_fleet::engine::{CreateAnswer, HeartbeatRequest};
+use berth_fleet::engine::CreateAnswer;
 use berth_fleet::pg::{FleetAdmin, FleetUrl, PgEngine};
 use berth_fleet::{EngineError, EventNumber, FleetEngine, HostId, Incarnation, RecordText};
 use berth_test_postgres::{PgOptions, PgServer};
@@ -95,10 +95,6 @@ pub(crate) async fn owned_session(engine: &PgEngine, session: SessionId) -> Inca
     let created = engine.create(create(engine.host(), session, "created")).await;
     assert!(matches!(created, Ok(CreateAnswer::Created { .. })), "{created:?}");
     engine.begin_incarnation(engine.host()).await.expect("its own host")
-}
-
-pub(crate) fn beat(engine: &PgEngine, incarnation: Incarnation) -> HeartbeatRequest {
-    HeartbeatRequest { host: engine.host(), incarnation, used_slots: 0 }
 }
 
 /// Bodies of a session's events. Their numbers have no gap.

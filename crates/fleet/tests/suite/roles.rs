@@ -51,6 +51,7 @@ fn l23_a_role_that_speaks_for_another_host_is_rejected_and_in_the_audit_log() {
             ("release", is_rejected(thief.release(release).await)),
             ("begin_incarnation", is_rejected(thief.begin_incarnation(victim).await)),
             ("heartbeat", is_rejected(thief.heartbeat(beat).await)),
+            ("barrier", is_rejected(thief.barrier(victim).await)),
             ("acknowledge_loss", is_rejected(thief.acknowledge_loss(victim, lost).await)),
             ("post", is_rejected(thief.post(post).await)),
             ("withdraw", is_rejected(thief.withdraw(victim, id.clone(), event).await)),

@@ -221,8 +221,7 @@ impl Simulation {
 
     fn settle(&mut self, at: usize, id: &SessionId) {
         let host = &mut self.hosts[at];
-        let beat = HeartbeatRequest { host: host.id, incarnation: host.incarnation, used_slots: 0 };
-        let Ok(seen) = answer(host.engine.settle(id.clone(), beat)) else { return };
+        let Ok(seen) = answer(host.engine.settle(host.id, id.clone())) else { return };
         let journal = host.journals.get(id).expect("only own sessions are settled");
         match seen {
             Some(seen) if seen.host == Some(host.id) && seen.term == journal.term => {

@@ -9,7 +9,7 @@ use berth_fleet::{EngineError, EventNumber, FleetEngine, HostId, RecordText};
 use berth_test_postgres::PgServer;
 
 use crate::names::{append, session, text};
-use crate::postgres::{IMPATIENT, PATIENT, TestFleet, beat, bodies, connect, is_unknown, owned_session, run};
+use crate::postgres::{IMPATIENT, PATIENT, TestFleet, bodies, connect, is_unknown, owned_session, run};
 
 /// Backends that wait for the standby.
 const WAITING: &str = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
@@ -31,7 +31,7 @@ fn l11_an_append_whose_wait_is_cancelled_is_never_acknowledged() {
         fleet.server.query("postgres", "ALTER ROLE host1 SET client_min_messages = error");
         let (engine, hasty) = (fleet.host(1, PATIENT).await, fleet.host(1, IMPATIENT).await);
         let (host, id) = (engine.host(), session(1));
-        let incarnation = owned_session(&engine, id.clone()).await;
+        owned_session(&engine, id.clone()).await;
         let mut sent = vec![text("created")];
         for end in ["pg_cancel_backend", "pg_terminate_backend", "time-out"] {
             standby.freeze();
@@ -50,13 +50,10 @@ fn l11_an_append_whose_wait_is_cancelled_is_never_acknowledged() {
                 assert_eq!(seen.last, last, "{end}");
             }
             assert!(is_unknown(&hasty.append(request.clone()).await), "{end}: a repeated append");
-            assert!(
-                is_unknown(&hasty.settle(id.clone(), beat(&engine, incarnation)).await),
-                "{end}: a barrier"
-            );
+            assert!(is_unknown(&hasty.settle(engine.host(), id.clone()).await), "{end}: a barrier");
             standby.thaw();
             if end != "time-out" {
-                let settled = engine.settle(id.clone(), beat(&engine, incarnation)).await.expect("a barrier");
+                let settled = engine.settle(engine.host(), id.clone()).await.expect("a barrier");
                 assert_eq!(settled.map(|session| session.last), Some(last), "{end}");
             }
             // After a time-out the first append may still wait: the repeated one comes behind it, a barrier need not.
@@ -74,7 +71,7 @@ fn l11_an_append_that_waits_in_a_fast_shutdown_is_settled_by_a_barrier() {
         let standby = fleet.synchronous_standby();
         let (engine, hasty) = (fleet.host(1, PATIENT).await, fleet.host(1, IMPATIENT).await);
         let id = session(1);
-        let incarnation = owned_session(&engine, id.clone()).await;
+        owned_session(&engine, id.clone()).await;
         standby.freeze();
         let request = append(engine.host(), id.clone(), 1, 1, &["waits"]);
         let appending = begin(&engine, request.clone());
@@ -84,12 +81,9 @@ fn l11_an_append_that_waits_in_a_fast_shutdown_is_settled_by_a_barrier() {
         fleet.server.boot();
         let seen = hasty.session(id.clone()).await.expect("a read").expect("recorded");
         assert_eq!(seen.last, EventNumber(2), "visible after the restart");
-        assert!(
-            is_unknown(&hasty.settle(id.clone(), beat(&engine, incarnation)).await),
-            "and not replicated"
-        );
+        assert!(is_unknown(&hasty.settle(engine.host(), id.clone()).await), "and not replicated");
         standby.thaw();
-        let settled = engine.settle(id.clone(), beat(&engine, incarnation)).await.expect("a barrier");
+        let settled = engine.settle(engine.host(), id.clone()).await.expect("a barrier");
         assert_eq!(settled.map(|session| session.last), Some(EventNumber(2)));
         assert!(matches!(engine.append(request).await, Ok(AppendAnswer::AlreadyAppended { .. })));
     });
