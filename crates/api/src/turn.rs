@@ -640,7 +640,10 @@ impl QueueHold {
                 // The other lines are output of the agent; the log has them.
                 let reason = reason.lines().next().unwrap_or_default();
                 let reason = reason.strip_suffix("; it printed last:").unwrap_or(reason);
-                format!("the agent cannot be used: {reason}; fix that, then `berth resume {session}`")
+                format!(
+                    "the agent cannot be used: {reason}; see `berth screen {session}` or `berth attach {session}`; \
+                     after that `berth queue {session} resume` goes on, or `berth resume {session}` if the run is over"
+                )
             }
             Self::ModelFailed(ModelFailure { turn, failure, reason }) => {
                 let what = core::TurnFailure::from(*failure).words();

@@ -160,9 +160,11 @@ impl CliArgs {
         } else {
             words.first().and_then(|word| only(word.to_str()?)).unwrap_or_else(crate::help::command)
         };
-        let found = command.try_get_matches().map_err(crate::verb_hints::with_advice)?;
+        let verb = words.first().and_then(|word| word.to_str());
+        let advised = |error| crate::verb_hints::with_advice(error, verb);
+        let found = command.try_get_matches().map_err(advised)?;
         if let Some(page) = crate::help::asked(&found) {
-            return Err(crate::verb_hints::with_advice(page));
+            return Err(advised(page));
         }
         let mut args = Self::from_arg_matches(&found)?;
         args.named = named(&found);

@@ -5,13 +5,14 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, IsTerminal};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use berth_api::message::KeeperRequest;
 use berth_api::record::Event;
-use berth_api::turn::{AgentQuestion, QuestionReply, QueueHold, TurnView};
+use berth_api::turn::{AgentQuestion, QuestionReply, QueueHold, TurnView, turn_id};
 use berth_api::{KeeperConnection, Problem, TurnState};
 use berth_core::SessionId;
+use berth_store::killpoint;
 use berth_verbs::VerbContext;
 use berth_verbs::answer::QuestionId;
 use berth_verbs::turns::{self, FollowResult, TurnNews};
@@ -22,6 +23,9 @@ use rustix::termios::{QueueSelector, tcflush};
 use crate::reading_time::ReadingTime;
 use crate::safe_text::{SafeText, TextStyle};
 use crate::{print, question_replies, tty};
+
+/// How long a turn that is next may wait for its agent until the user is told where to look.
+const DELAY_NOTED_AFTER: Duration = Duration::from_secs(10);
 
 /// Follows a turn to its end, shows it, and gives its exit code.
 pub fn watch_turn(
@@ -43,6 +47,9 @@ pub fn watch_turn(
                 shown.unask(request, "the agent no longer asks")
             }
             _ => {}
+        }
+        if matches!(news, TurnNews::Tick) {
+            shown.note_delay(ctx, id, number);
         }
         shown.answer(ctx, id);
         shown.hear(&news)
@@ -106,6 +113,8 @@ struct TurnPrinter {
     reading: Option<ReadingTime>,
     /// The run of the questions; `None` until an event names it.
     epoch: Option<u64>,
+    /// True once the delay was noted, or the turn had a reason to wait.
+    is_delay_noted: bool,
 }
 
 impl TurnPrinter {
@@ -126,6 +135,7 @@ impl TurnPrinter {
             questions: VecDeque::new(),
             reading: None,
             epoch: None,
+            is_delay_noted: false,
         }
     }
 
@@ -159,6 +169,27 @@ impl TurnPrinter {
             TurnNews::Tick => self.paint(),
         }
         Ok(false)
+    }
+
+    /// Says once where to look if the turn is next, nothing holds it, and the agent does not take it: an agent in a terminal
+    /// asks there whether it may start.
+    fn note_delay(&mut self, ctx: &VerbContext, id: &SessionId, number: u64) {
+        let patience = killpoint::patience("BERTH_NOTE_DELAY_MS", DELAY_NOTED_AFTER);
+        if self.epoch.is_some() || self.is_delay_noted || self.since.elapsed() < patience {
+            return;
+        }
+        self.is_delay_noted = true;
+        let Ok(status) = ctx.session(id).status() else { return };
+        let turn = turn_id(&self.session, number);
+        let is_next = status.turns.as_ref().is_some_and(|turns| {
+            turns.current.is_none() && turns.held.is_none() && turns.queued.first() == Some(&turn)
+        });
+        if is_next {
+            let handle = status.handle();
+            self.note(&format!(
+                "the agent does not take the turn yet; it may be asking something on its screen: `berth attach {handle}`"
+            ));
+        }
     }
 
     /// Adds a question of the agent. The user is asked one question at a time.

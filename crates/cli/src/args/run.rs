@@ -32,7 +32,7 @@ pub(crate) struct RunArgs {
     #[arg(short, long)]
     pub(crate) detach: bool,
     /// A name for the session
-    #[arg(long, value_name = "N")]
+    #[arg(short, long, value_name = "N")]
     pub(crate) name: Option<String>,
     /// Directory to run the command in [default: the current directory]
     #[arg(long, value_name = "DIR")]

@@ -7,16 +7,16 @@ use super::parse_duration;
 /// Wait for a turn, an agent, the end of a run, or a line of output.
 ///
 /// For a turn (fix.3), waits until it is over; the exit code tells how it ended, as for `send --wait`. For a
-/// session: `idle` (nothing to do; the default if the agent takes turns), `done` (the latest turn is over,
-/// exit code as above), `needs-you` (the agent asks something, or the queue is held), `exit` (the run is over), or
-/// `output:REGEX`. For `exit` the command's own code is passed through (128+N for a signal; 1 if the run was
+/// session: `idle` (nothing to do; the default for an agent in a chat), `done` (the latest turn is over, exit code as
+/// above), `needs-you` (the agent asks something, or the queue is held), `exit` (the run is over; the default for a session
+/// with a terminal), or `output:REGEX`. For `exit` the command's own code is passed through (128+N for a signal; 1 if the run was
 /// lost). For `output:REGEX` the output of the current run is searched from its beginning, without
 /// colours. Exit 6 after --timeout.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   berth wait fix.1                       the exit code says how that turn ended
-  berth wait fix --timeout 10m           until it has nothing to do
+  berth wait fix --for idle --timeout 10m
   berth wait tests --for exit
   berth wait tests --for 'output:test result: .*'")]
 pub(crate) struct WaitArgs {

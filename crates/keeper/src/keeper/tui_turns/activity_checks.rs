@@ -89,7 +89,7 @@ impl TuiTurns {
         let patience = killpoint::patience("BERTH_READY_MS", TELL_PATIENCE).as_millis() as u64;
         (since + patience <= now).then(|| {
             let reason = format!(
-                "its hooks have not reported within {} s that it is ready for a prompt; look at it with `berth attach`",
+                "its hooks have not reported within {} s that it is ready for a prompt: it may be asking something on its screen",
                 TELL_PATIENCE.as_secs()
             );
             Observation::Held { hold: QueueHold::AgentFailed { reason } }

@@ -89,7 +89,7 @@ impl TuiTurns {
             return TypingDecision::Later;
         }
         self.due_since_ms = None;
-        let reason = "its terminal takes no text at the moment; look at it with `berth attach`".to_owned();
+        let reason = "its terminal takes no text at the moment".to_owned();
         TypingDecision::Held(QueueHold::AgentFailed { reason })
     }
 
