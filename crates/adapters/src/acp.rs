@@ -81,9 +81,8 @@ pub fn serve(ctx: &VerbContext, given: Option<SessionId>, agent: String) -> Resu
     let server = Arc::new(AcpServer::new(ctx.clone(), given, agent));
     let mut input = BufReader::new(io::stdin());
     loop {
-        let line = editor_connection::read(&mut input).map_err(|error| {
-            Problem::new(ProblemCode::Refused, format!("cannot read standard input: {error}"))
-        })?;
+        let line = editor_connection::read(&mut input)
+            .map_err(|error| Problem::refused(format!("cannot read standard input: {error}")))?;
         match line {
             EditorLine::Whole(line) => server.hear(&line),
             EditorLine::TooLong => {
@@ -329,8 +328,9 @@ impl AcpServer {
         let id = ctx.home.find(&wire)?;
         if self.given.as_ref().is_some_and(|given| *given != id) {
             let what = format!("this editor was given one session, and `{wire}` is not that session");
-            return Err(Problem::new(ProblemCode::NotFound, what)
-                .hint("start `berth acp` without a session to use all sessions"));
+            return Err(
+                Problem::not_found(what).hint("start `berth acp` without a session to use all sessions")
+            );
         }
         check_takes_turns(&ctx, &id)?;
         let past = SessionReplay::read(&ctx, &id)?;
@@ -359,7 +359,7 @@ impl AcpServer {
         let mut all = self.open.lock().expect("no thread panics while holding this lock");
         if all.len() >= MOST_OPEN && !all.contains_key(&wire) {
             let what = format!("{MOST_OPEN} sessions are open in this editor already");
-            return Err(Problem::new(ProblemCode::Full, what).hint("close some with `session/close`"));
+            return Err(Problem::full(what).hint("close some with `session/close`"));
         }
         let open = EditorSession::new(self, wire.clone(), id)?;
         if let Some(before) = all.insert(wire, open.clone()) {
@@ -372,7 +372,7 @@ impl AcpServer {
         let wire = text(params, "sessionId");
         let open = self.open.lock().expect("no thread panics while holding this lock").get(wire).cloned();
         open.ok_or_else(|| {
-            Problem::new(ProblemCode::NotFound, format!("session `{wire}` is not open"))
+            Problem::not_found(format!("session `{wire}` is not open"))
                 .hint("`session/load` or `session/resume` opens an existing session, `session/new` a new one")
         })
     }
@@ -399,10 +399,10 @@ impl AcpServer {
         let from = match &params["cursor"] {
             Value::Null => 0,
             Value::String(cursor) => cursor.parse().map_err(|_| {
-                Problem::new(ProblemCode::Usage, format!("`{cursor}` is not a valid cursor"))
+                Problem::usage(format!("`{cursor}` is not a valid cursor"))
                     .hint("leave it out to start from the first page")
             })?,
-            _ => return Err(Problem::new(ProblemCode::Usage, "`cursor` is not a string")),
+            _ => return Err(Problem::usage("`cursor` is not a string")),
         };
         let cwd = params["cwd"].as_str().map(|cwd| std::fs::canonicalize(cwd).unwrap_or_else(|_| cwd.into()));
         let filter =
@@ -457,7 +457,7 @@ pub fn check_usable_by_editor(agent: &AgentDefinition) -> Result<(), Problem> {
 
 fn no_turns(agent: &str) -> Problem {
     let what = format!("agent `{agent}` has a terminal and takes no turns");
-    Problem::new(ProblemCode::Usage, what).hint("name another one with --agent")
+    Problem::usage(what).hint("name another one with --agent")
 }
 
 /// Refuses a session whose agent takes no turns: an editor cannot use it.
@@ -482,7 +482,7 @@ fn absolute(params: &Value) -> Result<PathBuf, Problem> {
     let cwd = PathBuf::from(text(params, "cwd"));
     if !cwd.is_absolute() {
         let what = format!("`cwd` is not an absolute path: {}", cwd.display());
-        return Err(Problem::new(ProblemCode::Usage, what));
+        return Err(Problem::usage(what));
     }
     Ok(cwd)
 }
@@ -495,7 +495,7 @@ fn text<'a>(params: &'a Value, field: &str) -> &'a str {
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Problem> {
     let begun = std::thread::Builder::new().name(name.to_owned()).spawn(work);
     begun.map(drop).map_err(|error| {
-        Problem::new(ProblemCode::Refused, format!("cannot start a thread: {error}"))
+        Problem::refused(format!("cannot start a thread: {error}"))
             .hint("the machine has too little memory left")
     })
 }

@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use berth_api::turn::LONGEST_WAIT_MS;
-use berth_api::{Problem, ProblemCode, TurnState};
+use berth_api::{Problem, TurnState};
 use berth_core::SessionId;
 use berth_verbs::run::{RunRequest, first_turn, id_of, prepare, without_its_turn};
 use rmcp::handler::server::tool::{ToolRouter, schema_for_output};
@@ -63,9 +63,7 @@ pub type FindTurn = Arc<dyn Fn(&VerbContext, &str) -> Result<(SessionId, u64), P
 
 /// Serves a client on standard input and output until it closes.
 pub fn serve(ctx: &VerbContext, find_turn: FindTurn) -> Result<(), Problem> {
-    let failed = |what: &str, error: &dyn std::fmt::Display| {
-        Problem::new(ProblemCode::Refused, format!("{what}: {error}"))
-    };
+    let failed = |what: &str, error: &dyn std::fmt::Display| Problem::refused(format!("{what}: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(THREADS)
@@ -164,7 +162,7 @@ impl McpServer {
     ) -> Result<CallToolResult, ErrorData> {
         let Ok(permit) = self.room.clone().try_acquire_owned() else {
             let what = format!("{MOST_AT_ONCE} calls are under way already; nothing was done");
-            return Ok(refused(&Problem::new(ProblemCode::Full, what).hint("wait for one of them to end")));
+            return Ok(refused(&Problem::full(what).hint("wait for one of them to end")));
         };
         let gone = CallCancellation { call: Arc::default(), client: self.ended.clone() };
         let ctx = self.ctx.clone();
@@ -308,7 +306,7 @@ impl McpServer {
                     wait::until_condition(ctx, &ctx.home.find(&named)?, wanted.what, until, gone)
                 }
                 (Some(_), Some(_)) | (None, None) => {
-                    Err(Problem::new(ProblemCode::Usage, "one of `turn` and `session` is needed"))
+                    Err(Problem::usage("one of `turn` and `session` is needed"))
                 }
             }
         })
@@ -345,8 +343,7 @@ impl McpServer {
             let id = ctx.home.find(&wanted.session)?;
             if ctx.session(&id).status()?.what.driver != "pty" {
                 let what = format!("session `{}` takes turns and has no screen", wanted.session);
-                return Err(Problem::new(ProblemCode::Refused, what)
-                    .hint("`status` shows its activity, `result` its answer"));
+                return Err(Problem::refused(what).hint("`status` shows its activity, `result` its answer"));
             }
             Ok(ScreenToolResult { text: berth_verbs::screen::screen_text(ctx, &id, false)? })
         })
@@ -371,7 +368,7 @@ fn until(timeout_ms: Option<u64>) -> Result<Instant, Problem> {
     let wait_ms = timeout_ms.unwrap_or(USUAL_WAIT_MS);
     if wait_ms > LONGEST_WAIT_MS {
         let what = format!("`timeout_ms` is at most {LONGEST_WAIT_MS}, not {wait_ms}");
-        return Err(Problem::new(ProblemCode::Usage, what).hint("call again when that time is up"));
+        return Err(Problem::usage(what).hint("call again when that time is up"));
     }
     Ok(Instant::now() + Duration::from_millis(wait_ms))
 }

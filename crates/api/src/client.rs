@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::frame::{self, FrameKind, MAX_FIRST_FRAME_BYTES, ReceivedFrame};
 use crate::message::{ClaimedCaller, KeeperAnswer, KeeperCall, KeeperNotice, KeeperRequest, PROTOCOL};
-use crate::problem::{Problem, ProblemCode};
+use crate::problem::Problem;
 use crate::{redact, trace};
 
 /// Name of a keeper's socket in its session's directory.
@@ -242,12 +242,9 @@ impl KeeperMessage {
 fn gone(error: &io::Error) -> Problem {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            Problem::new(ProblemCode::Unreachable, "the keeper did not answer in time")
+            Problem::unreachable("the keeper did not answer in time")
         }
-        _ => Problem::new(
-            ProblemCode::Unreachable,
-            format!("the keeper went away before it answered: {error}"),
-        ),
+        _ => Problem::unreachable(format!("the keeper went away before it answered: {error}")),
     }
     .hint("`berth why` shows the evidence for the state")
 }

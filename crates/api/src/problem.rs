@@ -76,22 +76,6 @@ impl ProblemCode {
         }
     }
 
-    /// All codes.
-    pub const ALL: [Self; 12] = [
-        Self::Refused,
-        Self::Usage,
-        Self::NotFound,
-        Self::Held,
-        Self::InUse,
-        Self::Unreachable,
-        Self::TimedOut,
-        Self::NeedsYes,
-        Self::NotAllowed,
-        Self::Full,
-        Self::Unavailable,
-        Self::Bug,
-    ];
-
     /// Word that stands for the code in JSON.
     pub fn word(self) -> &'static str {
         match self {
@@ -123,6 +107,32 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
+macro_rules! constructors {
+    ($($name:ident: $code:ident,)*) => {
+        impl Problem {$(
+            #[doc = concat!("An error of kind [`ProblemCode::", stringify!($code), "`], without a hint.")]
+            pub fn $name(what: impl Into<String>) -> Self {
+                Self::new(ProblemCode::$code, what)
+            }
+        )*}
+    };
+}
+
+constructors! {
+    refused: Refused,
+    usage: Usage,
+    not_found: NotFound,
+    held: Held,
+    unreachable: Unreachable,
+    full: Full,
+    timed_out: TimedOut,
+    not_allowed: NotAllowed,
+    bug: Bug,
+    needs_yes: NeedsYes,
+    in_use: InUse,
+    unavailable: Unavailable,
+}
+
 impl Problem {
     /// A problem without a hint.
     pub fn new(code: ProblemCode, what: impl Into<String>) -> Self {
@@ -151,50 +161,40 @@ impl std::error::Error for Problem {}
 
 /// Describes a refusal. `session` is the name that the user gave for it.
 pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
-    let refused = |what: String| Problem::new(ProblemCode::Refused, what);
+    let refused = |what: String| Problem::refused(what);
     match refusal {
         Refusal::AlreadyCreated => refused(format!("session `{session}` exists already")),
-        Refusal::NotCreated => Problem::new(
-            ProblemCode::NotFound,
-            format!("session `{session}` was never completely created, and is empty"),
+        Refusal::NotCreated => Problem::not_found(format!("session `{session}` was never completely created, and is empty"),
         )
         .hint("make a new one with `berth run`"),
         Refusal::AlreadyRunning => {
-            Problem::new(ProblemCode::Held, format!("session `{session}` is running already"))
+            Problem::held(format!("session `{session}` is running already"))
                 .hint(format!("join it with `berth attach {session}`, or end it with `berth stop {session}`"))
         }
         Refusal::NotRunning => refused(format!("session `{session}` is not running"))
             .hint(format!("start it again with `berth resume {session}`")),
-        Refusal::Held { by } => Problem::new(
-            ProblemCode::Held,
-            format!("another client is attached to session `{session}`: {}", describe(by)),
+        Refusal::Held { by } => Problem::held(format!("another client is attached to session `{session}`: {}", describe(by)),
         )
         .hint(format!(
             "watch with `berth attach {session} --observe`, or take over with `berth attach {session} --take`"
         )),
-        Refusal::StaleEpoch { given, current } => Problem::new(
-            ProblemCode::Held,
-            format!("session `{session}` was claimed again: run {given} cannot begin after run {current}"),
+        Refusal::StaleEpoch { given, current } => Problem::held(format!("session `{session}` was claimed again: run {given} cannot begin after run {current}"),
         )
         .hint("try again"),
-        Refusal::StaleFence { given, current } => Problem::new(
-            ProblemCode::Held,
-            format!(
+        Refusal::StaleFence { given, current } => Problem::held(format!(
                 "another writer took session `{session}` over (you were writer {}, now it is writer {})",
                 given.0, current.0
             ),
         )
         .hint(format!("take it back with `berth attach {session} --take`")),
-        Refusal::NotShared => Problem::new(
-            ProblemCode::Refused,
-            format!("the owners of helper `{session}` are unknown: its record has none"),
+        Refusal::NotShared => Problem::refused(format!("the owners of helper `{session}` are unknown: its record has none"),
         )
         .hint(format!("berth does not guess the owners of a helper; end it with `berth helper stop {session}`")),
         Refusal::OtherHelper => {
             refused(format!("the record of helper `{session}` is of another helper"))
                 .hint("its id is the same by chance, or the record is damaged; use another name")
         }
-        Refusal::BeingEnded => Problem::new(ProblemCode::Held, format!("session `{session}` is being ended"))
+        Refusal::BeingEnded => Problem::held(format!("session `{session}` is being ended"))
             .hint(format!("when it is over, `berth resume {session}` starts it again")),
         Refusal::NotOwner { owner } => {
             refused(format!("session {owner} does not own helper `{session}`"))
@@ -208,16 +208,14 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             format!("restore it with `berth restore {session}`, or restore and start it with `berth resume {session}`"),
         ),
         Refusal::StillRunning => {
-            Problem::new(ProblemCode::Held, format!("session `{session}` runs, and a running session is not archived"))
+            Problem::held(format!("session `{session}` runs, and a running session is not archived"))
                 .hint(format!("end it with `berth stop {session}`, or with `berth archive --stop {session}`"))
         }
         Refusal::TooManyTags { limit } => {
             refused(format!("session `{session}` would have more than {limit} tags"))
                 .hint(format!("remove some with `berth tag {session} --remove TAG`; nothing was changed"))
         }
-        Refusal::NoteTooLong { bytes, limit } => Problem::new(
-            ProblemCode::Usage,
-            format!("the note has {bytes} bytes; the longest one allowed has {limit}"),
+        Refusal::NoteTooLong { bytes, limit } => Problem::usage(format!("the note has {bytes} bytes; the longest one allowed has {limit}"),
         )
         .hint("put it into a file and name that in the note; nothing was changed"),
         Refusal::NoTurns => refused(format!(
@@ -227,9 +225,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             "type into it with `berth input {session} --enter TEXT`, or `berth attach {session}`; \
              Claude Code and Codex take turns in a terminal when their hooks report to berth"
         )),
-        Refusal::CannotBePasted => Problem::new(
-            ProblemCode::Usage,
-            format!("the prompt contains control characters, and would be typed into the terminal of session `{session}`"),
+        Refusal::CannotBePasted => Problem::usage(format!("the prompt contains control characters, and would be typed into the terminal of session `{session}`"),
         )
         .hint("send text without them; nothing was sent"),
         Refusal::IsInterfaceCommand { begins } => refused(format!(
@@ -250,21 +246,19 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             "answer there with `berth attach {session}`; or look with `berth screen {session}` and press a key \
              with `berth input {session} KEY`"
         )),
-        Refusal::EmptyPrompt => Problem::new(ProblemCode::Usage, "there is nothing to send: the prompt is empty"),
-        Refusal::PromptTooLong { bytes, limit } => Problem::new(
-            ProblemCode::Usage,
-            format!("the prompt has {bytes} bytes; the longest one allowed has {limit}"),
+        Refusal::EmptyPrompt => Problem::usage("there is nothing to send: the prompt is empty"),
+        Refusal::PromptTooLong { bytes, limit } => Problem::usage(format!("the prompt has {bytes} bytes; the longest one allowed has {limit}"),
         )
         .hint("put it into a file and name that in the prompt; nothing was sent"),
         Refusal::BadKey { bytes, limit } => {
-            Problem::new(ProblemCode::Usage, format!("a key has 1 to {limit} bytes, not {bytes}"))
+            Problem::usage(format!("a key has 1 to {limit} bytes, not {bytes}"))
         }
         Refusal::KeyReused { turn } => refused(format!(
             "the key belongs to turn {session}.{turn}, which has another prompt; nothing was sent"
         ))
         .hint("use another key for another prompt"),
         Refusal::QueueFull { limit } => {
-            Problem::new(ProblemCode::Full, format!("{limit} turns wait in session `{session}` already; nothing was stored"))
+            Problem::full(format!("{limit} turns wait in session `{session}` already; nothing was stored"))
                 .hint(format!("try again when one has begun (`berth wait {session} --for idle`), or drop some with `berth queue {session} drop T`"))
         }
         Refusal::CannotSteer => {
@@ -272,7 +266,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
                 .hint("leave --steer out to queue it, or interrupt the turn with --interrupt")
         }
         Refusal::NoSuchTurn { turn } => {
-            Problem::new(ProblemCode::NotFound, format!("there is no turn {session}.{turn}"))
+            Problem::not_found(format!("there is no turn {session}.{turn}"))
                 .hint(format!("`berth turns {session}` lists them"))
         }
         Refusal::TurnOver { turn, end } => {
@@ -288,19 +282,19 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
         }
         Refusal::NotDue { turn } => refused(format!("turn {session}.{turn} is not the next turn of the queue")),
         Refusal::NoSuchRequest { request: Some(request) } => {
-            Problem::new(ProblemCode::NotFound, format!("the agent of session `{session}` does not wait for an answer to `{request}`"))
+            Problem::not_found(format!("the agent of session `{session}` does not wait for an answer to `{request}`"))
                 .hint(format!("it may have been answered or withdrawn; `berth show {session}` lists the open questions"))
         }
         Refusal::NoSuchRequest { request: None } => {
-            Problem::new(ProblemCode::NotFound, format!("the agent of session `{session}` has no open question"))
+            Problem::not_found(format!("the agent of session `{session}` has no open question"))
                 .hint(format!("`berth wait {session} --for needs-you` waits until it does"))
         }
         Refusal::WhichRequest { requests } => {
-            Problem::new(ProblemCode::Usage, format!("session `{session}` has {} open questions: {}", requests.len(), requests.join(", ")))
+            Problem::usage(format!("session `{session}` has {} open questions: {}", requests.len(), requests.join(", ")))
                 .hint("choose one with --request R")
         }
         Refusal::NoSuchOption { options } => {
-            Problem::new(ProblemCode::Usage, "the answer is not valid for this question; the question is still open")
+            Problem::usage("the answer is not valid for this question; the question is still open")
                 .hint(format!("answer `allow`, `deny`, or one of: {}; own words go with --text", options.join(", ")))
         }
         Refusal::BadAnswer(why) => bad_answer(why, session),
@@ -333,7 +327,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
 
 /// Describes an answer that does not fit its question.
 fn bad_answer(why: &BadReply, session: &str) -> Problem {
-    let usage = |what: &str| Problem::new(ProblemCode::Usage, format!("{what}; nothing was answered"));
+    let usage = |what: &str| Problem::usage(format!("{what}; nothing was answered"));
     match why {
         BadReply::Empty => usage("the text of the answer is empty"),
         BadReply::TooLong { bytes, limit } => {
@@ -341,12 +335,9 @@ fn bad_answer(why: &BadReply, session: &str) -> Problem {
         }
         BadReply::NoText => usage("this question takes one of its options, and no text")
             .hint(format!("`berth answer {session}` lists the options")),
-        BadReply::NoReason => Problem::new(
-            ProblemCode::Refused,
-            format!(
-                "the agent of session `{session}` cannot take a reason with a refusal; nothing was answered"
-            ),
-        )
+        BadReply::NoReason => Problem::refused(format!(
+            "the agent of session `{session}` cannot take a reason with a refusal; nothing was answered"
+        ))
         .hint(format!("answer `deny` without a reason, and `berth send {session}` what it is to do instead")),
         BadReply::TextBesideOption => usage("a text goes with a refusal, or is an answer by itself")
             .hint("leave the text out, or the option"),
@@ -357,34 +348,22 @@ fn bad_answer(why: &BadReply, session: &str) -> Problem {
 /// Describes a refusal about a helper: helpers have commands of their own.
 pub fn helper_refusal(what: &Refusal, helper: &str) -> Problem {
     match what {
-        Refusal::AlreadyCreated => {
-            Problem::new(ProblemCode::Refused, format!("helper `{helper}` exists already"))
+        Refusal::AlreadyCreated => Problem::refused(format!("helper `{helper}` exists already")),
+        Refusal::NotCreated => Problem::not_found(format!("helper `{helper}` was never completely created"))
+            .hint("`berth helper ensure` makes it anew"),
+        Refusal::AlreadyRunning => Problem::held(format!("helper `{helper}` is running already"))
+            .hint("join it with `berth helper ensure`"),
+        Refusal::NotRunning => Problem::refused(format!("helper `{helper}` is not running"))
+            .hint("start it again with `berth helper ensure`"),
+        Refusal::Held { by } => {
+            Problem::held(format!("another client is attached to helper `{helper}`: {}", describe(by)))
         }
-        Refusal::NotCreated => {
-            Problem::new(ProblemCode::NotFound, format!("helper `{helper}` was never completely created"))
-                .hint("`berth helper ensure` makes it anew")
-        }
-        Refusal::AlreadyRunning => {
-            Problem::new(ProblemCode::Held, format!("helper `{helper}` is running already"))
-                .hint("join it with `berth helper ensure`")
-        }
-        Refusal::NotRunning => {
-            Problem::new(ProblemCode::Refused, format!("helper `{helper}` is not running"))
-                .hint("start it again with `berth helper ensure`")
-        }
-        Refusal::Held { by } => Problem::new(
-            ProblemCode::Held,
-            format!("another client is attached to helper `{helper}`: {}", describe(by)),
-        ),
-        Refusal::StaleEpoch { given, current } => Problem::new(
-            ProblemCode::Held,
-            format!("helper `{helper}` was claimed again: run {given} cannot begin after run {current}"),
-        )
+        Refusal::StaleEpoch { given, current } => Problem::held(format!(
+            "helper `{helper}` was claimed again: run {given} cannot begin after run {current}"
+        ))
         .hint("try again"),
-        Refusal::StaleFence { .. } => {
-            Problem::new(ProblemCode::Held, format!("another writer took helper `{helper}` over"))
-        }
-        Refusal::BeingEnded => Problem::new(ProblemCode::Held, format!("helper `{helper}` is being ended"))
+        Refusal::StaleFence { .. } => Problem::held(format!("another writer took helper `{helper}` over")),
+        Refusal::BeingEnded => Problem::held(format!("helper `{helper}` is being ended"))
             .hint("`berth helper ensure` waits for that and starts it again"),
         said_of_a_session => refusal(said_of_a_session, helper),
     }
@@ -406,9 +385,7 @@ pub fn not_allowed(no: &ActionForbidden, session: &str, inside: &str) -> Problem
         (_, ActionTarget::Stranger) => "that session did not start it".to_owned(),
         (_, ActionTarget::Child | ActionTarget::NoSession) => format!("this needs the grant `{}`", no.needs),
     };
-    Problem::new(
-        ProblemCode::NotAllowed,
-        format!("a process inside of session `{inside}` may not {what}: {why}"),
+    Problem::not_allowed(format!("a process inside of session `{inside}` may not {what}: {why}"),
     )
     .hint(format!(
         "ask a person outside of the session for {by_hand}, or let them start `{inside}` with --grant {}. \

@@ -28,7 +28,7 @@ pub(crate) mod turns;
 pub(crate) mod use_session;
 mod wait;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use clap::builder::TypedValueParser;
 use clap::{Args as _, Command, FromArgMatches, Parser, Subcommand};
 
@@ -172,7 +172,7 @@ impl CliArgs {
             .subcommand()
             .map(|(verb, found)| (verb, found, found.try_get_one::<String>(SESSION_FLAG_ID)));
         let nothing = |verb: &str| {
-            Problem::new(ProblemCode::Usage, format!("`berth {verb}` does not take --session"))
+            Problem::usage(format!("`berth {verb}` does not take --session"))
                 .hint(format!("leave --session out; `berth {verb} --help` lists its options"))
         };
         match below {

@@ -7,7 +7,7 @@
 
 use std::io::BufRead;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 
 use crate::{print, tty};
 
@@ -21,16 +21,13 @@ pub(crate) fn require_yes(what: &str, said: bool) -> Result<(), Problem> {
         return Ok(());
     }
     if !tty::can_ask() {
-        return Err(Problem::new(
-            ProblemCode::NeedsYes,
-            format!("{what}; without a terminal berth cannot ask, and nothing was done"),
-        )
+        return Err(Problem::needs_yes(format!(
+            "{what}; without a terminal berth cannot ask, and nothing was done"
+        ))
         .hint("confirm with --yes"));
     }
     match read_answer(&format!("{what}\nGo on? [y/N] ")) {
-        None => {
-            Err(Problem::new(ProblemCode::NeedsYes, "no answer; nothing was done").hint("confirm with --yes"))
-        }
+        None => Err(Problem::needs_yes("no answer; nothing was done").hint("confirm with --yes")),
         Some(answer) if is_yes(&answer) => Ok(()),
         Some(_) => Err(cancelled()),
     }
@@ -53,7 +50,7 @@ pub(crate) fn choose(question: &str) -> Result<String, Problem> {
 }
 
 fn cancelled() -> Problem {
-    Problem::new(ProblemCode::Refused, "cancelled; nothing was done")
+    Problem::refused("cancelled; nothing was done")
 }
 
 /// The line that is typed at a prompt; `None` at the end of the input.

@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_store::SessionFiles;
 use berth_store::keepers::ADOPT_FLAG;
 use tracing_subscriber::EnvFilter;
@@ -57,7 +57,7 @@ pub(crate) fn of_a_keeper(args: &[OsString]) {
 fn wanted() -> Option<Result<EnvFilter, Problem>> {
     let filter = std::env::var(VARIABLE).ok().filter(|filter| !filter.is_empty())?;
     Some(EnvFilter::try_new(&filter).map(without_messages).map_err(|error| {
-        Problem::new(ProblemCode::Usage, format!("the variable {VARIABLE} is not a valid filter: {error}"))
+        Problem::usage(format!("the variable {VARIABLE} is not a valid filter: {error}"))
             .hint("as in BERTH_LOG=info, BERTH_LOG=debug or BERTH_LOG=berth_keeper=debug,info")
     }))
 }

@@ -157,14 +157,14 @@ fn tell_at(
     until: Instant,
 ) -> Result<(), Problem> {
     let trouble = |what: &str, error: std::io::Error| {
-        Problem::new(ProblemCode::Refused, format!("cannot {what} in {}: {error}", home.root().display()))
+        Problem::refused(format!("cannot {what} in {}: {error}", home.root().display()))
     };
     // Half of the time at most: the other half is for sending.
     let patience = until.saturating_duration_since(Instant::now()) / 2;
     let seat = desk.acquire_permit(patience).map_err(|error| trouble("take a notifier's seat", error))?;
     let Some(_seat) = seat else {
         let what = format!("{MOST_AT_WORK} other notifiers were busy all the time; no notification was sent");
-        return Err(Problem::new(ProblemCode::Refused, what));
+        return Err(Problem::refused(what));
     };
     let config = Config::load()?;
     let keys = &config.notify;

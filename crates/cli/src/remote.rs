@@ -9,7 +9,7 @@ mod relay;
 
 use std::process::Stdio;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_store::StateDir;
 use berth_verbs::hosts::{self, RemoteHost, ssh};
 
@@ -43,7 +43,7 @@ fn the_one<'h>(hosts: &'h [RemoteHost], named: &[String]) -> Result<Option<&'h R
     let all: Vec<Option<&RemoteHost>> = named.iter().map(of).collect();
     let first = all.iter().find_map(|host| *host);
     if first.is_some() && all.iter().any(|host| *host != first) {
-        return Err(Problem::new(ProblemCode::Usage, format!("{} are not on one host", named.join(", ")))
+        return Err(Problem::usage(format!("{} are not on one host", named.join(", ")))
             .hint("run the command once for each host"));
     }
     Ok(first)
@@ -74,7 +74,7 @@ fn without_prefix(words: Vec<String>, text: &str, host: &str) -> Result<Vec<Stri
             return Ok(tried);
         }
     }
-    Err(Problem::new(ProblemCode::Usage, format!("cannot tell which `{text}` is the session"))
+    Err(Problem::usage(format!("cannot tell which `{text}` is the session"))
         .hint(format!("use `berth --host {host}` and `{bare}`")))
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn run(host: &RemoteHost, typed: Vec<String>, verb: Option<&CliVerb>)
             }
         }
         Some(code) => Ok(u8::try_from(code).unwrap_or(u8::MAX)),
-        None => Err(Problem::new(ProblemCode::Unreachable, format!("ssh to {} was ended", host.target))
+        None => Err(Problem::unreachable(format!("ssh to {} was ended", host.target))
             .hint("commands that began there go on; run this one again")),
     }
 }
@@ -167,9 +167,9 @@ fn answers(host: &RemoteHost) -> bool {
 
 /// The arguments as they were typed.
 fn typed() -> Result<Vec<String>, Problem> {
-    let words = std::env::args_os().skip(1).map(|word| {
-        word.into_string().map_err(|word| Problem::new(ProblemCode::Usage, format!("{word:?} is not UTF-8")))
-    });
+    let words = std::env::args_os()
+        .skip(1)
+        .map(|word| word.into_string().map_err(|word| Problem::usage(format!("{word:?} is not UTF-8"))));
     words.collect()
 }
 
@@ -179,7 +179,7 @@ fn without_host(words: Vec<String>) -> Result<Vec<String>, Problem> {
     let is_host = |word: &String| word == "--host" || word.starts_with("--host=");
     let at: Vec<usize> = (0..end).filter(|at| is_host(&words[*at])).collect();
     let &[at] = at.as_slice() else {
-        return Err(Problem::new(ProblemCode::Usage, "--host is given more than once")
+        return Err(Problem::usage("--host is given more than once")
             .hint("put the one for berth before the verb, and that of the command behind `--`"));
     };
     let width = if words[at] == "--host" { 2 } else { 1 };
@@ -190,6 +190,8 @@ fn without_host(words: Vec<String>) -> Result<Vec<String>, Problem> {
 
 #[cfg(test)]
 mod tests {
+    use berth_api::ProblemCode;
+
     use super::*;
 
     #[test]

@@ -94,8 +94,9 @@ impl CommandContext {
             return self.targets(arguments);
         }
         if self.session.is_some() {
-            return Err(Problem::new(ProblemCode::Usage, "--session and conditions both choose sessions")
-                .hint("leave one of them out"));
+            return Err(
+                Problem::usage("--session and conditions both choose sessions").hint("leave one of them out")
+            );
         }
         let filter = SessionFilter { extent, order: ListOrder::Active, ..crate::cmd::ls::conditions(which)? };
         let found = listing::collect(self, &filter)?;
@@ -110,7 +111,7 @@ impl CommandContext {
         let meant: Vec<TargetSession> = found.sessions.into_iter().filter_map(meant).collect();
         if meant.is_empty() {
             let all = if extent == ListExtent::Archived { "--archived" } else { "--all" };
-            return Err(Problem::new(ProblemCode::NotFound, "no session matches; nothing was done")
+            return Err(Problem::not_found("no session matches; nothing was done")
                 .hint(format!("`berth ls {all}` with the same conditions lists what matches")));
         }
         Ok(meant)
@@ -132,11 +133,8 @@ impl CommandContext {
             return Ok((self.target(None)?, words));
         }
         if rest.is_empty() {
-            return Err(Problem::new(
-                ProblemCode::Usage,
-                format!("nothing follows `{first}`: {what} is missing"),
-            )
-            .hint("the session comes first, by name or id; `@` is the current one"));
+            return Err(Problem::usage(format!("nothing follows `{first}`: {what} is missing"))
+                .hint("the session comes first, by name or id; `@` is the current one"));
         }
         Ok((self.target(Some(first))?, rest.to_vec()))
     }
@@ -186,7 +184,7 @@ impl CommandContext {
         let Some(id) = self.home.current(&terminal)? else { return Ok(None) };
         if !self.home.session(&id).exists() {
             let what = format!("the current session of this terminal, {id}, is gone");
-            return Err(Problem::new(ProblemCode::NotFound, what)
+            return Err(Problem::not_found(what)
                 .hint("`berth use S` makes another one current, `berth ls --all` lists all sessions"));
         }
         Ok(Some((id, TargetSource::Terminal)))
@@ -201,15 +199,14 @@ impl CommandContext {
 
 /// Error: an argument and --session both name a session, and only one can be meant.
 pub(crate) fn named_twice(argument: &str) -> Problem {
-    Problem::new(ProblemCode::Usage, format!("`{argument}` and --session both name a session"))
-        .hint("leave one of them out")
+    Problem::usage(format!("`{argument}` and --session both name a session")).hint("leave one of them out")
 }
 
 /// The one word that must follow a session.
 pub(crate) fn single_word<'a>(words: &'a [String], what: &str) -> Result<&'a str, Problem> {
     match words {
         [word] => Ok(word),
-        _ => Err(Problem::new(ProblemCode::Usage, format!("one {what} is needed, not {}", words.len()))
+        _ => Err(Problem::usage(format!("one {what} is needed, not {}", words.len()))
             .hint("--session names the session; leave the argument out")),
     }
 }
@@ -223,7 +220,7 @@ fn not_found(problem: Problem, text: &str) -> Problem {
     if problem.code != ProblemCode::NotFound {
         return problem;
     }
-    Problem::new(ProblemCode::NotFound, format!("{VARIABLE} is `{text}`, and no session has this name or id"))
+    Problem::not_found(format!("{VARIABLE} is `{text}`, and no session has this name or id"))
         .hint(format!("name a session, or unset {VARIABLE}"))
 }
 
@@ -233,7 +230,7 @@ fn none_is_current() -> Problem {
     } else {
         "there is no current session: it belongs to a terminal, and there is none here"
     };
-    Problem::new(ProblemCode::Usage, what).hint(current_session_hint())
+    Problem::usage(what).hint(current_session_hint())
 }
 
 fn none_is_named() -> Problem {
@@ -242,7 +239,7 @@ fn none_is_named() -> Problem {
     } else {
         "no session is named"
     };
-    Problem::new(ProblemCode::Usage, what).hint(current_session_hint())
+    Problem::usage(what).hint(current_session_hint())
 }
 
 fn current_session_hint() -> &'static str {

@@ -35,7 +35,7 @@ pub(crate) fn find(
         })?,
     };
     if of.is_some_and(|of| *of != id) {
-        return Err(Problem::new(ProblemCode::Usage, format!("turn {text} is of another session")));
+        return Err(Problem::usage(format!("turn {text} is of another session")));
     }
     Ok((id, number))
 }
@@ -48,6 +48,6 @@ fn latest_of(ctx: &CommandContext, text: &str) -> Result<(SessionId, u64), Probl
 }
 
 fn not_a_turn(text: &str) -> Problem {
-    Problem::new(ProblemCode::Usage, format!("`{text}` is not a turn"))
+    Problem::usage(format!("`{text}` is not a turn"))
         .hint("a turn is a session, a dot and a number, as in fix.3; `berth turns S` lists them")
 }

@@ -11,7 +11,7 @@ mod built_in;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_host::spawn::{ProgramError, find_program};
 
 use crate::config::{AgentConfig, Config, ConfigPosition, ID, did_you_mean};
@@ -142,8 +142,7 @@ impl AgentTable {
             let what = format!("no agent is called `{name}`{}", did_you_mean(name, &names));
             let add = self.config.as_ref();
             let add = add.map(|path| format!("; [agents.NAME] in {} adds one", path.display()));
-            Problem::new(ProblemCode::NotFound, what)
-                .hint(format!("`berth agents` lists them{}", add.unwrap_or_default()))
+            Problem::not_found(what).hint(format!("`berth agents` lists them{}", add.unwrap_or_default()))
         })
     }
 
@@ -168,7 +167,7 @@ impl AgentDefinition {
     pub fn tui_command(&self, begin: TuiStart<'_>, extra: &[String]) -> Result<Vec<String>, Problem> {
         let name = &self.name;
         let refused = |what: String, key: &str| {
-            Problem::new(ProblemCode::Refused, what)
+            Problem::refused(what)
                 .hint(format!("if it can, say how with `{key}` in [agents.{name}] of the config file"))
         };
         let tui = self.tui.as_ref().ok_or_else(|| {
@@ -222,7 +221,7 @@ impl AgentDefinition {
                 }
                 None => elsewhere,
             };
-            Problem::new(ProblemCode::NotFound, what).hint(hint)
+            Problem::not_found(what).hint(hint)
         })
     }
 
@@ -270,7 +269,7 @@ fn file_name(command: &[String]) -> Option<&std::ffi::OsStr> {
 fn filled_in(words: &[String], id: &str) -> Result<Vec<String>, Problem> {
     // The agent would take it for an option, or for a missing id and ask a person.
     if id.is_empty() || id.starts_with('-') || id.contains('\0') {
-        return Err(Problem::new(ProblemCode::Usage, format!("{id:?} is not a valid id of a conversation")));
+        return Err(Problem::usage(format!("{id:?} is not a valid id of a conversation")));
     }
     Ok(words.iter().map(|word| word.replace(ID, id)).collect())
 }

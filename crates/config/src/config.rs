@@ -27,7 +27,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_host::file_permissions::{self, UntrustedFile};
 
 pub use agents::{AgentConfig, ID};
@@ -189,22 +189,20 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, Problem> {
     match read_to(&mut bytes, path) {
         // The config names programs that run with the user's account.
         Ok(Err(why)) => Err(untrusted(path, why)),
-        Ok(Ok(())) if bytes.len() as u64 > MAX_BYTES => Err(Problem::new(
-            ProblemCode::Usage,
-            format!("{} is larger than {MAX_BYTES} bytes", path.display()),
-        )
-        .hint("check that this is the config file; BERTH_CONFIG=FILE names another one")),
+        Ok(Ok(())) if bytes.len() as u64 > MAX_BYTES => {
+            Err(Problem::usage(format!("{} is larger than {MAX_BYTES} bytes", path.display()))
+                .hint("check that this is the config file; BERTH_CONFIG=FILE names another one"))
+        }
         Ok(Ok(())) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         // `sudo -u other` may keep HOME: a file in a home that is closed to us belongs to another user.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_behind_a_closed_door(path) => {
             Ok(None)
         }
-        Err(error) => Err(Problem::new(
-            ProblemCode::Refused,
-            format!("cannot read the config file {}: {error}", path.display()),
-        )
-        .hint("BERTH_CONFIG=FILE names another one")),
+        Err(error) => {
+            Err(Problem::refused(format!("cannot read the config file {}: {error}", path.display()))
+                .hint("BERTH_CONFIG=FILE names another one"))
+        }
     }
 }
 
@@ -225,7 +223,7 @@ fn untrusted(path: &Path, why: UntrustedFile) -> Problem {
         ),
         UntrustedFile::Mode(_) => format!("keep others from writing it: `chmod go-w {file}`"),
     };
-    Problem::new(ProblemCode::Refused, format!("cannot trust the config file {file}: {why}")).hint(hint)
+    Problem::refused(format!("cannot trust the config file {file}: {why}")).hint(hint)
 }
 
 /// True if the file's existence cannot even be checked. A path from BERTH_CONFIG is always meant to be read.

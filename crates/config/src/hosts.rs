@@ -3,13 +3,13 @@
 //! Promise: a name that ssh would take for an option is refused; what is cached of a host has no secrets in its command
 //! lines.
 //! Not here: reaching a host (see `berth_verbs::hosts`), keys and addresses (see ~/.ssh/config).
-//! Start with [`RemoteHost::meant`], then [`all_hosts`].
+//! Start with [`RemoteHost::resolve`], then [`all_hosts`].
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use berth_api::{Problem, ProblemCode, SessionStatus, Timestamp, redact};
+use berth_api::{Problem, SessionStatus, Timestamp, redact};
 use berth_core::SafeName;
 use berth_store::StateDir;
 use serde::{Deserialize, Serialize};
@@ -71,12 +71,12 @@ impl RemoteHost {
     pub fn new(name: Option<&str>, target: &str, berth: Option<&str>) -> Result<Self, Problem> {
         let name = name.unwrap_or_else(|| short(target));
         SafeName::parse(name).map_err(|bad| {
-            Problem::new(ProblemCode::Usage, format!("`{name}` is not a valid name for a host: {bad}"))
+            Problem::usage(format!("`{name}` is not a valid name for a host: {bad}"))
                 .hint("give it one: `berth hosts add TARGET --name NAME`")
         })?;
         check_target(target)?;
         if berth.is_some_and(|berth| berth.is_empty() || berth.contains('\0')) {
-            return Err(Problem::new(ProblemCode::Usage, "--berth does not name a program"));
+            return Err(Problem::usage("--berth does not name a program"));
         }
         let berth = berth.map_or_else(self::berth, str::to_owned);
         let added_at = Some(Timestamp(berth_host::clock::wall_ms()));
@@ -106,8 +106,7 @@ fn check_target(target: &str) -> Result<(), Problem> {
         return Ok(());
     };
     let what = format!("`{}` is not a valid host: {bad}", target.escape_debug());
-    Err(Problem::new(ProblemCode::Usage, what)
-        .hint("write it as for ssh: `box`, `user@box`, or a Host of ~/.ssh/config"))
+    Err(Problem::usage(what).hint("write it as for ssh: `box`, `user@box`, or a Host of ~/.ssh/config"))
 }
 
 fn dir(home: &StateDir) -> PathBuf {
@@ -150,7 +149,7 @@ fn known_file(home: &StateDir, name: &str) -> PathBuf {
 fn read(path: &Path) -> Result<Option<RemoteHost>, Problem> {
     match fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
-            Problem::new(ProblemCode::Refused, format!("the record {} is damaged: {error}", path.display()))
+            Problem::refused(format!("the record {} is damaged: {error}", path.display()))
                 .hint("remove it with `berth hosts rm NAME` and add the host again")
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -159,7 +158,7 @@ fn read(path: &Path) -> Result<Option<RemoteHost>, Problem> {
 }
 
 fn cannot(what: &str, path: &Path, error: &io::Error) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("cannot {what} {}: {error}", path.display()))
+    Problem::refused(format!("cannot {what} {}: {error}", path.display()))
 }
 
 /// Records a host. With `replace` it may replace one of the same name.
@@ -168,18 +167,15 @@ pub fn add_host(home: &StateDir, host: &RemoteHost, replace: bool) -> Result<(),
     let there = known.iter().find(|there| there.name == host.name);
     if let Some(there) = there.filter(|_| !replace) {
         let what = format!("a host `{}` exists already: {}", host.name, there.target);
-        return Err(
-            Problem::new(ProblemCode::Held, what).hint("choose another name with --name, or add --replace")
-        );
+        return Err(Problem::held(what).hint("choose another name with --name, or add --replace"));
     }
     if there.is_none() && known.len() >= MAX_HOSTS {
-        return Err(Problem::new(ProblemCode::Full, format!("there are {MAX_HOSTS} hosts already"))
+        return Err(Problem::full(format!("there are {MAX_HOSTS} hosts already"))
             .hint("remove one with `berth hosts rm NAME`"));
     }
-    berth_host::dir::private_dir(&dir(home)).map_err(|error| {
-        Problem::new(ProblemCode::Refused, format!("cannot use {}: {error}", dir(home).display()))
-    })?;
-    let json = serde_json::to_vec(host).map_err(|error| Problem::new(ProblemCode::Bug, error.to_string()))?;
+    berth_host::dir::private_dir(&dir(home))
+        .map_err(|error| Problem::refused(format!("cannot use {}: {error}", dir(home).display())))?;
+    let json = serde_json::to_vec(host).map_err(|error| Problem::bug(error.to_string()))?;
     berth_host::disk::write_atomically(&dir(home), &format!("{}.host", host.name), &json, true)
         .map_err(|error| cannot("write", &host_file(home, &host.name), &error))
 }
@@ -187,7 +183,7 @@ pub fn add_host(home: &StateDir, host: &RemoteHost, replace: bool) -> Result<(),
 /// Removes a host and its last known state. Nothing on the host itself changes.
 pub fn remove_host(home: &StateDir, name: &str) -> Result<(), Problem> {
     let nobody = || {
-        Problem::new(ProblemCode::NotFound, format!("there is no host `{}`", name.escape_debug()))
+        Problem::not_found(format!("there is no host `{}`", name.escape_debug()))
             .hint("`berth hosts` lists them")
     };
     let name = SafeName::parse(name).map_err(|_| nobody())?;
@@ -230,6 +226,7 @@ pub fn save_snapshot(home: &StateDir, host: &RemoteHost, known: &HostSnapshot) {
 
 #[cfg(test)]
 mod tests {
+    use berth_api::ProblemCode;
     use berth_test_dir::TestDir;
 
     use super::*;

@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use berth_api::{AccessScope, NewToken, Problem, ProblemCode, Token, TokenKind};
+use berth_api::{AccessScope, NewToken, Problem, Token, TokenKind};
 use berth_core::{SafeName, SessionId};
 use berth_host::lock::LockFile;
 use berth_host::{clock, dir, disk};
@@ -93,8 +93,7 @@ impl TokenStore {
     /// Opens the tokens of this state directory.
     pub fn open(home: &StateDir) -> Result<Self, Problem> {
         let dir = home.root().join("tokens");
-        let cannot =
-            |error: String| Problem::new(ProblemCode::Refused, format!("cannot keep tokens: {error}"));
+        let cannot = |error: String| Problem::refused(format!("cannot keep tokens: {error}"));
         dir::private_dir(&dir).map_err(|error| cannot(error.to_string()))?;
         let seal = RecordSeal::open(home.root()).map_err(|error| cannot(error.to_string()))?;
         Ok(Self { dir, seal })
@@ -149,34 +148,29 @@ impl TokenStore {
         }
         let most = if maker.pass.is_some() { MOST_TOKENS - OWNERS_RESERVE } else { MOST_TOKENS };
         if known.len() >= most {
-            return Err(Problem::new(ProblemCode::Full, format!("there are {most} tokens already"))
+            return Err(Problem::full(format!("there are {most} tokens already"))
                 .hint("`berth token ls` lists them; revoke what is not needed with `berth token revoke`"));
         }
         if params.sessions.as_ref().is_some_and(|sessions| sessions.len() > MOST_SESSIONS) {
             let what = format!("a token names at most {MOST_SESSIONS} sessions");
-            return Err(Problem::new(ProblemCode::Usage, what)
-                .hint("leave the list out for a token for all sessions"));
+            return Err(Problem::usage(what).hint("leave the list out for a token for all sessions"));
         }
         if params.life.is_some_and(|life| life > LONGEST_LIFE) {
-            return Err(Problem::new(ProblemCode::Usage, "a token lives at most a hundred years")
+            return Err(Problem::usage("a token lives at most a hundred years")
                 .hint("`--expires never` makes one that does not end"));
         }
         let mut expires_at_ms = params.life.map(|life| now.saturating_add(milliseconds(life)));
         if let Some(pass) = maker.pass {
             // A maker whose token was just revoked makes no more tokens.
             if !self.holds(pass) {
-                return Err(Problem::new(
-                    ProblemCode::NotAllowed,
-                    "your own token was revoked, or has expired",
-                ));
+                return Err(Problem::not_allowed("your own token was revoked, or has expired"));
             }
             check_not_wider(pass, params)?;
             // A token expires with its maker's at the latest: otherwise each could make its own successor, and never
             // end.
             expires_at_ms = [expires_at_ms, pass.expires_at_ms].into_iter().flatten().min();
         }
-        let cannot =
-            |error: io::Error| Problem::new(ProblemCode::Refused, format!("cannot make a token: {error}"));
+        let cannot = |error: io::Error| Problem::refused(format!("cannot make a token: {error}"));
         let secret = TokenSecret::mint(kind).map_err(cannot)?;
         let hash = secret.hash();
         let id = hash.id();
@@ -197,11 +191,10 @@ impl TokenStore {
             mac: String::new(),
         };
         self.seal.close(&mut record).map_err(cannot)?;
-        let json = serde_json::to_vec_pretty(&record).map_err(|error| {
-            Problem::new(ProblemCode::Bug, format!("cannot write the record of a token: {error}"))
-        })?;
+        let json = serde_json::to_vec_pretty(&record)
+            .map_err(|error| Problem::bug(format!("cannot write the record of a token: {error}")))?;
         if self.path(&id, RECORD).exists() {
-            return Err(Problem::new(ProblemCode::Refused, "two secrets have the same id").hint("try again"));
+            return Err(Problem::refused("two secrets have the same id").hint("try again"));
         }
         disk::write_atomically(&self.dir, &format!("{id}.{RECORD}"), &json, true).map_err(cannot)?;
         let token = record.view(&id, now, None, false);
@@ -250,11 +243,8 @@ impl TokenStore {
         let is_meant = |(id, record): &&(String, TokenRecord)| id == handle || record.name == handle;
         let found = records.iter().filter(|(_, record)| is_visible_to(pass, record)).find(is_meant);
         let Some((id, _)) = found else {
-            return Err(Problem::new(
-                ProblemCode::NotFound,
-                format!("there is no token `{}`", handle.escape_debug()),
-            )
-            .hint("`berth token ls` lists all tokens"));
+            return Err(Problem::not_found(format!("there is no token `{}`", handle.escape_debug()))
+                .hint("`berth token ls` lists all tokens"));
         };
         self.remove(&records, &descendants(&records, id))
     }
@@ -283,7 +273,7 @@ impl TokenStore {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
                     let what = format!("cannot revoke the token `{}`: {error}", record.name);
-                    return Err(Problem::new(ProblemCode::Refused, what));
+                    return Err(Problem::refused(what));
                 }
             }
             let _ = fs::remove_file(self.path(id, USED));
@@ -338,7 +328,7 @@ impl TokenStore {
         let hash = link.hash();
         let id = hash.id();
         let used = || {
-            Problem::new(ProblemCode::Refused, "this link was used already: each lets one browser in, once")
+            Problem::refused("this link was used already: each lets one browser in, once")
                 .hint("make another with `berth link`. If you did not use this one, `berth token ls` shows the login")
         };
         let is_this =
@@ -349,13 +339,11 @@ impl TokenStore {
                 return Err(used());
             }
             None => {
-                return Err(Problem::new(ProblemCode::NotFound, "this link does not exist")
-                    .hint("`berth link` makes another"));
+                return Err(Problem::not_found("this link does not exist").hint("`berth link` makes another"));
             }
         };
         if record.is_expired(clock::wall_ms()) {
-            return Err(Problem::new(ProblemCode::Refused, "this link has expired")
-                .hint("`berth link` makes another"));
+            return Err(Problem::refused("this link has expired").hint("`berth link` makes another"));
         }
         let _lock = self.lock()?;
         // The kernel decides: of two processes that rename one file, one succeeds.
@@ -363,7 +351,7 @@ impl TokenStore {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(used()),
             Err(error) => {
-                return Err(Problem::new(ProblemCode::Refused, format!("cannot use the link: {error}")));
+                return Err(Problem::refused(format!("cannot use the link: {error}")));
             }
         }
         self.sync()?;
@@ -386,9 +374,7 @@ impl TokenStore {
             let hash = secret::SecretHash::from_hex(&record.sha256)?;
             record.pass(id, &hash)
         });
-        pass.ok_or_else(|| {
-            Problem::new(ProblemCode::NotAllowed, "the token with which this link was made was revoked")
-        })
+        pass.ok_or_else(|| Problem::not_allowed("the token with which this link was made was revoked"))
     }
 
     /// The record of this id, if this state directory made it.
@@ -407,9 +393,8 @@ impl TokenStore {
 
     /// All records that can be read. An unreadable record is not a valid token, and authenticates no client.
     fn records(&self) -> Result<Vec<(String, TokenRecord)>, Problem> {
-        let cannot = |error: io::Error| {
-            Problem::new(ProblemCode::Refused, format!("cannot read {}: {error}", self.dir.display()))
-        };
+        let cannot =
+            |error: io::Error| Problem::refused(format!("cannot read {}: {error}", self.dir.display()));
         let mut records = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(cannot)? {
             let path = entry.map_err(cannot)?.path();
@@ -459,22 +444,17 @@ impl TokenStore {
 
     fn lock(&self) -> Result<LockFile, Problem> {
         let path = self.dir.join("lock");
-        let cannot = |error: io::Error| {
-            Problem::new(ProblemCode::Refused, format!("cannot lock {}: {error}", path.display()))
-        };
+        let cannot = |error: io::Error| Problem::refused(format!("cannot lock {}: {error}", path.display()));
         let file = LockFile::open_or_create(&path).map_err(cannot)?;
         if !file.acquire(LOCK_PATIENCE).map_err(cannot)? {
-            return Err(
-                Problem::new(ProblemCode::Held, "another command changes the tokens").hint("try again")
-            );
+            return Err(Problem::held("another command changes the tokens").hint("try again"));
         }
         Ok(file)
     }
 
     fn sync(&self) -> Result<(), Problem> {
-        berth_host::disk::sync_dirs(&[&self.dir]).map_err(|error| {
-            Problem::new(ProblemCode::Refused, format!("cannot sync the change to disk: {error}"))
-        })
+        berth_host::disk::sync_dirs(&[&self.dir])
+            .map_err(|error| Problem::refused(format!("cannot sync the change to disk: {error}")))
     }
 }
 
@@ -507,11 +487,10 @@ fn check_not_wider(pass: &VerifiedToken, params: &TokenParams) -> Result<(), Pro
     if params.scope > pass.scope {
         let what =
             format!("a token of the scope `{}` may not make one of the scope `{}`", pass.scope, params.scope);
-        return Err(Problem::new(ProblemCode::NotAllowed, what).hint("choose a lower scope"));
+        return Err(Problem::not_allowed(what).hint("choose a lower scope"));
     }
     if !pass.covers_sessions(params.sessions.as_ref()) {
-        return Err(Problem::new(
-            ProblemCode::NotAllowed,
+        return Err(Problem::not_allowed(
             "your token is for some sessions only, and the new one would be for more",
         )
         .hint("choose sessions of your own list"));
@@ -529,17 +508,18 @@ fn is_visible_to(pass: Option<&VerifiedToken>, record: &TokenRecord) -> bool {
 
 fn new_name(name: &str, known: &[(String, TokenRecord)]) -> Result<String, Problem> {
     let name = SafeName::parse(name).map_err(|bad| {
-        Problem::new(ProblemCode::Usage, format!("`{}` is not a valid name: {bad}", name.escape_debug()))
+        Problem::usage(format!("`{}` is not a valid name: {bad}", name.escape_debug()))
             .hint("a name is letters, digits, `.`, `_` and `-`, as in `ci-bot`")
     })?;
     let looks_like_an_id = name.as_str().len() == secret::SecretHash::ID_CHARS
         && name.as_str().bytes().all(|b| b.is_ascii_hexdigit());
     if looks_like_an_id {
-        return Err(Problem::new(ProblemCode::Usage, format!("`{name}` looks like the id of a token"))
-            .hint("choose another name"));
+        return Err(
+            Problem::usage(format!("`{name}` looks like the id of a token")).hint("choose another name")
+        );
     }
     if known.iter().any(|(_, record)| record.name == name.as_str()) {
-        return Err(Problem::new(ProblemCode::Refused, format!("a token `{name}` exists already"))
+        return Err(Problem::refused(format!("a token `{name}` exists already"))
             .hint(format!("choose another name, or revoke that one with `berth token revoke {name}`")));
     }
     Ok(name.to_string())

@@ -67,11 +67,6 @@ pub enum ActionTarget {
     Stranger,
 }
 
-impl ActionTarget {
-    /// All targets.
-    pub const ALL: [Self; 4] = [Self::NoSession, Self::Itself, Self::Child, Self::Stranger];
-}
-
 /// Requests, as far as they differ in the rights that they need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallerAction {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_store::{StateDir, killpoint};
 use tokio_util::sync::CancellationToken;
 
@@ -85,8 +85,7 @@ pub(crate) fn or_store_unreadable(home: &StateDir, problem: Problem) -> Problem 
         Ok(()) => problem,
         Err(error) => {
             let what = format!("the sessions in {} cannot be read: {error}", home.display());
-            Problem::new(ProblemCode::Unreachable, what)
-                .hint("nothing was started or changed; run `berth doctor` for details")
+            Problem::unreachable(what).hint("nothing was started or changed; run `berth doctor` for details")
         }
     }
 }
@@ -105,7 +104,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
         // The panic message is on standard error only: it may contain data of other callers.
         Err(error) => {
             let how = if error.is_panic() { "failed during" } else { "shut down before" };
-            Err(Problem::new(ProblemCode::Bug, format!("the gateway {how} this request"))
+            Err(Problem::bug(format!("the gateway {how} this request"))
                 .hint("this is a bug in berth: please report it, with the request that caused it")
                 .into())
         }

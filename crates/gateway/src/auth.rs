@@ -25,7 +25,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use berth_api::{AccessScope, Problem, ProblemCode, TokenKind};
+use berth_api::{AccessScope, Problem, TokenKind};
 use berth_config::tokens::VerifiedToken;
 use berth_store::StateDir;
 use berth_verbs::caller::{EnclosingSession, scope_of};
@@ -154,8 +154,7 @@ fn enter(
     request: &mut Request,
 ) -> Result<(RequestEndpoint, Option<Arc<VerifiedToken>>), HttpProblem> {
     let peer = request.extensions().get::<ConnectionPeer>().cloned();
-    let peer = peer
-        .ok_or_else(|| HttpProblem::from(Problem::new(ProblemCode::Bug, "a request has no peer address")))?;
+    let peer = peer.ok_or_else(|| HttpProblem::from(Problem::bug("a request has no peer address")))?;
     let (asked, found, forwarded) = examine(state, wire, peer, request)?;
     let (caller, pass) = match found {
         Ok(Some((caller, pass))) => (Some(caller), pass),
@@ -190,7 +189,7 @@ fn examine(
     if let ConnectionPeer::Local { uid, .. } = peer
         && uid != rustix::process::getuid().as_raw()
     {
-        return Err(Problem::new(ProblemCode::NotAllowed, "this socket is for its owner only").into());
+        return Err(Problem::not_allowed("this socket is for its owner only").into());
     }
     let (method, uri, headers) = (request.method(), request.uri(), request.headers());
     let forwarded = state.access.proxies.client(&peer, headers);
@@ -291,8 +290,7 @@ pub(crate) fn failed(state: &AppState, peer: &ConnectionPeer) -> HttpProblem {
     {
         let what = "too many wrong tokens came from your address";
         let hint = "wait, then send the right one; `berth token new` makes one";
-        return HttpProblem::from(Problem::new(ProblemCode::Full, what).hint(hint))
-            .retry_after(wait.as_secs().max(1));
+        return HttpProblem::from(Problem::full(what).hint(hint)).retry_after(wait.as_secs().max(1));
     }
     stranger("the token is not valid: it was mistyped or revoked, or has expired")
 }
@@ -300,7 +298,7 @@ pub(crate) fn failed(state: &AppState, peer: &ConnectionPeer) -> HttpProblem {
 fn stranger(what: &str) -> HttpProblem {
     let hint =
         "send `Authorization: Bearer TOKEN`; `berth token new` makes one, and `berth link` logs a browser in";
-    HttpProblem::from(Problem::new(ProblemCode::NotAllowed, what).hint(hint)).status(StatusCode::UNAUTHORIZED)
+    HttpProblem::from(Problem::not_allowed(what).hint(hint)).status(StatusCode::UNAUTHORIZED)
 }
 
 /// An answer without a handler, with the route of the request.

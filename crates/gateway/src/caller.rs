@@ -66,9 +66,7 @@ impl RequestCaller {
     pub(crate) fn needs_all_sessions(&self) -> Result<(), HttpProblem> {
         match &self.sessions {
             None => Ok(()),
-            Some(_) => Err(Problem::new(
-                ProblemCode::NotAllowed,
-                "your token is limited to some sessions, and this request is about all sessions",
+            Some(_) => Err(Problem::not_allowed("your token is limited to some sessions, and this request is about all sessions",
             )
             .hint("the owner of the gateway can make a token without that limit: `berth token new` without --session")
             .into()),
@@ -100,14 +98,14 @@ impl RequestCaller {
         }
         if self.agent.is_some() {
             let what = format!("this request needs the grant `{scope}`, and comes from inside of a session");
-            return Err(Problem::new(ProblemCode::NotAllowed, what)
+            return Err(Problem::not_allowed(what)
                 .hint(format!("ask a person to start the session with --grant {scope}"))
                 .into());
         }
         let what = format!("this request needs the scope `{scope}`, and yours is `{}`", self.scope);
         let hint =
             format!("the owner of the gateway can make another token: `berth token new --scope {scope}`");
-        Err(Problem::new(ProblemCode::NotAllowed, what).hint(hint).into())
+        Err(Problem::not_allowed(what).hint(hint).into())
     }
 }
 
@@ -115,8 +113,7 @@ impl<S: Sync> FromRequestParts<S> for RequestCaller {
     type Rejection = HttpProblem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, HttpProblem> {
-        let none =
-            || Problem::new(ProblemCode::Bug, "a request reached its handler without authentication").into();
+        let none = || Problem::bug("a request reached its handler without authentication").into();
         parts.extensions.get::<Self>().cloned().ok_or_else(none)
     }
 }
@@ -180,7 +177,7 @@ impl RequestedSession {
 
 /// Error for a missing session, and for one that the caller may not see: both get the same text.
 fn not_there(handle: &str) -> HttpProblem {
-    Problem::new(ProblemCode::NotFound, format!("there is no session `{}`", handle.escape_debug()))
+    Problem::not_found(format!("there is no session `{}`", handle.escape_debug()))
         .hint("GET /v1/sessions lists them")
         .into()
 }

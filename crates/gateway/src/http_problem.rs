@@ -60,7 +60,7 @@ impl From<Problem> for HttpProblem {
 impl HttpProblem {
     /// A request that is not valid.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
-        Problem::new(ProblemCode::Usage, what).into()
+        Problem::usage(what).into()
     }
 
     /// Sets an HTTP status that differs from the one in the table of codes.

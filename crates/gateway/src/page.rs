@@ -164,6 +164,8 @@ pub(crate) fn address(path: &str) -> String {
 }
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     let file = "a file of the page; 304 if the browser has it already";
     let route = |path, name, about| Route::get(name, path, AccessScope::Read, serve).about(about).open();
     vec![
@@ -182,7 +184,7 @@ pub(crate) fn routes() -> Vec<Route> {
             .gives_as(200, file, "application/manifest+json", Some(anything))
             .gives_as(200, file, "application/octet-stream", Some(bytes))
             .gives_as(304, file, "application/octet-stream", None)
-            .fails(&[ProblemCode::NotFound]),
+            .fails(&[NotFound]),
     ]
 }
 

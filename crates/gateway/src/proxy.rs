@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::http::header;
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_store::StateDir;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -26,8 +26,7 @@ use crate::server::ServeOptions;
 /// Serves HTTP on standard input and output until the other side disconnects. Requests have the rights of this process.
 pub fn serve_stdio(home: StateDir) -> Result<(), Problem> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime
-        .map_err(|error| Problem::new(ProblemCode::Refused, format!("the proxy cannot start: {error}")))?;
+    let runtime = runtime.map_err(|error| Problem::refused(format!("the proxy cannot start: {error}")))?;
     let pid = i32::try_from(std::process::id()).ok();
     let inside = Arc::new(berth_verbs::caller::of_pid(&home, std::process::id()));
     let peer = ConnectionPeer::Local { uid: rustix::process::getuid().as_raw(), pid, inside };

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::failures;
@@ -192,7 +192,7 @@ impl OpenRequests {
 
 fn full(what: String) -> HttpProblem {
     let hint = "end some of them, or ask again later; nothing was done";
-    HttpProblem::from(Problem::new(ProblemCode::Full, what).hint(hint)).retry_after(RETRY_SECONDS)
+    HttpProblem::from(Problem::full(what).hint(hint)).retry_after(RETRY_SECONDS)
 }
 
 /// A request that counts until this is dropped.
@@ -264,7 +264,7 @@ impl Drop for LastingPermit {
 
 #[cfg(test)]
 mod tests {
-    use berth_api::AccessScope;
+    use berth_api::{AccessScope, ProblemCode};
     use berth_core::SessionId;
 
     use super::*;

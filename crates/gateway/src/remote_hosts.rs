@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use berth_api::turn::LONGEST_WAIT_MS;
-use berth_api::{AccessScope, Problem, ProblemCode};
+use berth_api::{AccessScope, Problem};
 use berth_store::killpoint;
 use berth_verbs::hosts::{HostStatus, RemoteHost, ssh};
 use hyper::client::conn::http1::SendRequest;
@@ -326,10 +326,9 @@ impl RemoteHosts {
             let of_host = lines.entry(key.clone()).or_default();
             if of_host.busy >= MAX_BUSY {
                 let what = format!("{MAX_BUSY} requests to `{}` are under way", host.name);
-                return Err(HttpProblem::from(
-                    Problem::new(ProblemCode::Full, what).hint("try again in a moment"),
-                )
-                .retry_after(1));
+                return Err(
+                    HttpProblem::from(Problem::full(what).hint("try again in a moment")).retry_after(1)
+                );
             }
             of_host.busy += 1;
             of_host.idle.pop()
@@ -418,7 +417,7 @@ async fn is_there(sender: &mut SendRequest<Body>) -> hyper::Result<()> {
 }
 
 fn away(host: &RemoteHost, why: &str) -> HttpProblem {
-    Problem::new(ProblemCode::Unreachable, format!("host `{}` is away: {why}", host.name))
+    Problem::unreachable(format!("host `{}` is away: {why}", host.name))
         .hint(format!(
             "`ssh {} true` has to work without a password; GET /v1/hosts lists the hosts",
             host.target

@@ -20,7 +20,7 @@ mod tls;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_store::StateDir;
 
 pub use access_log::AccessLogFormat;
@@ -143,9 +143,7 @@ pub fn serve(
         ending.cancelled().await;
         // The listeners are closed with their tasks: a client that connects now is refused, and finds the next gateway.
         while let Some(done) = accepting.join_next().await {
-            done.map_err(|error| {
-                Problem::new(ProblemCode::Bug, format!("the gateway stopped listening: {error}"))
-            })?;
+            done.map_err(|error| Problem::bug(format!("the gateway stopped listening: {error}")))?;
         }
         // Only the holder of the lock may remove the socket, and this process holds it.
         let _ = std::fs::remove_file(home.root().join(SOCKET_NAME));
@@ -160,5 +158,5 @@ pub fn serve(
 }
 
 fn failed(what: &str, error: &std::io::Error) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("the gateway {what}: {error}"))
+    Problem::refused(format!("the gateway {what}: {error}"))
 }

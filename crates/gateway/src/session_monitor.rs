@@ -13,7 +13,7 @@ use std::time::Duration;
 use berth_api::client::SCRIPT_CLIENT;
 use berth_api::record::{Event, EventEntry};
 use berth_api::turn::TurnView;
-use berth_api::{AccessScope, Problem, ProblemCode, SessionStatus};
+use berth_api::{AccessScope, Problem, SessionStatus};
 use berth_core::{CallerAction, SessionId};
 use berth_verbs::VerbContext;
 use berth_verbs::session_cursor::{self, SessionCursor};
@@ -136,8 +136,7 @@ impl SessionMonitors {
     pub(crate) fn seat(&self) -> Result<OwnedSemaphorePermit, HttpProblem> {
         Arc::clone(&self.seats).try_acquire_owned().map_err(|_| {
             let what = format!("{MOST_WAITING} clients wait at this gateway already; nothing was done");
-            HttpProblem::from(Problem::new(ProblemCode::Full, what).hint("ask without `wait`, or later"))
-                .retry_after(5)
+            HttpProblem::from(Problem::full(what).hint("ask without `wait`, or later")).retry_after(5)
         })
     }
 }
@@ -176,7 +175,7 @@ impl SessionMonitor {
         let Ok(Ok(seat)) = tokio::time::timeout(WORK_PATIENCE, Arc::clone(seats).acquire_owned()).await
         else {
             let what = format!("{MOST_AT_WORK} requests wait for the keeper of session {} already", self.id);
-            let problem = Problem::new(ProblemCode::Unreachable, what)
+            let problem = Problem::unreachable(what)
                 .hint(format!("nothing was done; `berth why {}` shows what it is doing", self.id));
             return Err(problem.into());
         };

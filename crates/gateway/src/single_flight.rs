@@ -9,7 +9,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_store::killpoint;
 
 use crate::http_problem::HttpProblem;
@@ -123,7 +123,7 @@ impl<K: PartialEq, T: Clone + Send + Sync + 'static> ProbeCache<K, T> {
         let trace = trace::current();
         let look = || async {
             let looked = tokio::task::spawn_blocking(move || berth_api::trace::with_trace(trace, look)).await;
-            let failed = |error| Err(Problem::new(ProblemCode::Bug, format!("a look failed: {error}")));
+            let failed = |error| Err(Problem::bug(format!("a look failed: {error}")));
             (Instant::now(), looked.unwrap_or_else(failed))
         };
         let (at, answer) = one.find(|_, seen| seen.0 >= asked_at || self.is_young(seen), look).await;
@@ -154,6 +154,7 @@ impl<K: PartialEq, T: Clone + Send + Sync + 'static> ProbeCache<K, T> {
 
 #[cfg(test)]
 mod tests {
+    use berth_api::ProblemCode;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
     use std::sync::mpsc;
     use std::task::{Context, Waker};
@@ -312,7 +313,7 @@ mod tests {
     fn a_failure_is_not_cached() {
         runtime().block_on(async {
             let (question, count) = (ProbeCache::new(|_| LONG), Arc::new(AtomicUsize::new(0)));
-            let wrong = question.ask((), || Err(Problem::new(ProblemCode::Refused, "not now"))).await;
+            let wrong = question.ask((), || Err(Problem::refused("not now"))).await;
             assert_eq!(wrong.expect_err("a problem").problem.code, ProblemCode::Refused);
             assert_eq!(question.ask((), counted(&count)).await.expect("an answer").0, 1);
         });

@@ -129,7 +129,7 @@ fn full(most: usize, what: &str) -> HttpProblem {
 
 fn full_problem(most: usize, what: &str) -> Problem {
     let what = format!("{most} {what} at this gateway already; nothing was done");
-    Problem::new(ProblemCode::Full, what).hint("ask again later")
+    Problem::full(what).hint("ask again later")
 }
 
 /// Checks a time in milliseconds that a caller chose.

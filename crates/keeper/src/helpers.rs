@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::{HelperScope, SafeName, SessionId};
 use berth_host::dir::DirId;
 use berth_host::lock::LockFile;
@@ -66,9 +66,9 @@ pub fn acquire_start_lock(home: &StateDir, id: &SessionId) -> Result<Option<Help
 /// of the scope.
 pub fn helper_id(home: &StateDir, name: &SafeName, scope: &HelperScope) -> Result<SessionId, Problem> {
     let identity = |dir: &Path| {
-        DirId::of(dir).map(|id| id.bytes()).map_err(|error| {
-            Problem::new(ProblemCode::Refused, format!("cannot look at {}: {error}", dir.display()))
-        })
+        DirId::of(dir)
+            .map(|id| id.bytes())
+            .map_err(|error| Problem::refused(format!("cannot look at {}: {error}", dir.display())))
     };
     let dir = match scope {
         HelperScope::Dir(dir) => Some(identity(Path::new(dir))?),

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_api::{Problem, ProblemCode, SessionStatus};
+use berth_api::{Problem, SessionStatus};
 use berth_core::{ClockReading, Command, Conversation, Event, Observation, SafeName, SessionId, SessionSpec};
 use berth_host::clock;
 use berth_host::identity::ProcessIdentity;
@@ -53,15 +53,11 @@ impl ImportLock {
         let path = home.root().join("import.lock");
         let locked = LockFile::open_or_create(&path)
             .and_then(|file| Ok((file.acquire(LOCK_PATIENCE)?, file)))
-            .map_err(|error| {
-                Problem::new(ProblemCode::Refused, format!("cannot lock {}: {error}", path.display()))
-            })?;
+            .map_err(|error| Problem::refused(format!("cannot lock {}: {error}", path.display())))?;
         match locked {
             (true, file) => Ok(Self(file)),
-            (false, _) => {
-                Err(Problem::new(ProblemCode::TimedOut, format!("{} stays locked", path.display()))
-                    .hint("another berth command holds it; look for one that hangs"))
-            }
+            (false, _) => Err(Problem::timed_out(format!("{} stays locked", path.display()))
+                .hint("another berth command holds it; look for one that hangs")),
         }
     }
 }
@@ -70,7 +66,7 @@ impl ImportLock {
 /// from making two sessions.
 pub fn import_session(home: &StateDir, _: &ImportLock, past: ImportSource) -> Result<SessionStatus, Problem> {
     let cannot = |what: &str, error: &dyn std::fmt::Display| {
-        Problem::new(ProblemCode::Refused, format!("cannot make a session: {what}: {error}"))
+        Problem::refused(format!("cannot make a session: {what}: {error}"))
     };
     let id = home.mint().map_err(|error| cannot("making its directory", &error))?;
     let made = home.claim_name(&past.name, &id).and_then(|(name, claim)| {
@@ -94,11 +90,10 @@ fn make(
     let files = home.session(id);
     let conversation_id = conversation.id.clone();
     let trouble = |error: std::io::Error| {
-        Problem::new(ProblemCode::Refused, format!("cannot make session {id} of {conversation_id}: {error}"))
+        Problem::refused(format!("cannot make session {id} of {conversation_id}: {error}"))
     };
     let lease = files.claim().map_err(trouble)?.ok_or_else(|| {
-        Problem::new(ProblemCode::Held, format!("session {id} is in use by another command"))
-            .hint("try again")
+        Problem::held(format!("session {id} is in use by another command")).hint("try again")
     })?;
     let _ = ProcessIdentity::me().and_then(|me| lease.sign(&me, 0));
     // Held until the session exists: a process that wants the conversation meanwhile is refused with this session's id.
@@ -108,7 +103,7 @@ fn make(
         ConversationClaim::Held(by) => {
             let by = by.map_or_else(|| "another session".to_owned(), |by| format!("session {by}"));
             let what = format!("conversation {} is being written by {by}", conversation.id);
-            return Err(Problem::new(ProblemCode::InUse, what).hint("`berth ls` shows it"));
+            return Err(Problem::in_use(what).hint("`berth ls` shows it"));
         }
     };
     let mut owner = JournaledSession::create(&lease)?;

@@ -51,7 +51,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use berth_api::{Problem, ProblemCode, SessionState};
+use berth_api::{Problem, SessionState};
 use berth_core::{Actor, ClockReading};
 use berth_host::{clock, memory, socket};
 use berth_screen::PlainTextFilter;
@@ -304,11 +304,11 @@ fn libc_term() -> i32 {
 }
 
 fn trouble(what: &str, error: &io::Error) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("cannot {what}: {error}"))
+    Problem::refused(format!("cannot {what}: {error}"))
 }
 
 fn bug(what: &str, error: &io::Error) -> Problem {
-    Problem::new(ProblemCode::Bug, format!("the keeper failed at {what}: {error}"))
+    Problem::bug(format!("the keeper failed at {what}: {error}"))
 }
 
 fn actor_of(stream: &UnixStream) -> io::Result<Actor> {

@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::{
     Actor, ClockReading, Command, Event, Observation, PROOF_TIMEOUT, ProcessRef, Session, SessionId,
 };
@@ -193,13 +193,10 @@ pub fn recover_session(home: &StateDir, id: &SessionId) -> Result<Vec<String>, P
     // The cached status says that the session runs, and would be believed while we hold the lease.
     held.invalidate_status_cache()?;
     let ended = end_leftovers(&files, session).map_err(|left| {
-        Problem::new(
-            ProblemCode::Refused,
-            format!(
-                "session {id} lost its keeper, and processes of its run are not proven gone: {}",
-                left.join("; ")
-            ),
-        )
+        Problem::refused(format!(
+            "session {id} lost its keeper, and processes of its run are not proven gone: {}",
+            left.join("; ")
+        ))
         .hint(format!("end the named processes; `berth why {id}` shows the evidence"))
     })?;
     let reports = lost_run_inputs(held.owner.history(), &files);
@@ -231,7 +228,7 @@ pub(crate) fn lost_run_inputs(history: &SessionView, files: &SessionFiles) -> Ve
 /// The error for a caller that cannot wait any longer for another process to recover the session.
 pub fn being_recovered_problem(session: &str) -> Problem {
     let what = format!("session `{session}` is held: another command is clearing up after its keeper");
-    Problem::new(ProblemCode::Held, what).hint(format!("try again; `berth why {session}` shows which one"))
+    Problem::held(what).hint(format!("try again; `berth why {session}` shows which one"))
 }
 
 /// Claims a session that needs recovery; `None` if it turns out to need none.
@@ -263,7 +260,7 @@ pub fn with_lease(home: &StateDir, id: &SessionId, command: Command) -> Result<(
     let Some(mut held) = ClaimedSession::claim(&files)? else {
         files.refuse_stranger(id.as_str())?;
         let what = format!("session {id} is being started or ended by another command");
-        return Err(Problem::new(ProblemCode::Held, what).hint("try again"));
+        return Err(Problem::held(what).hint("try again"));
     };
     held.take(vec![SessionInput::Command(command)])?;
     held.release()
@@ -298,7 +295,7 @@ impl<'a> ClaimedSession<'a> {
         let id = files.id();
         let claimed = files.claim().map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => store::no_session(id),
-            _ => Problem::new(ProblemCode::Refused, format!("cannot claim session {id}: {error}")),
+            _ => Problem::refused(format!("cannot claim session {id}: {error}")),
         })?;
         let Some(lease) = claimed else { return Ok(None) };
         let (owner, torn) = JournaledSession::open(&lease)?;
@@ -318,9 +315,9 @@ impl<'a> ClaimedSession<'a> {
     }
 
     fn invalidate_status_cache(&self) -> Result<(), Problem> {
-        self.files.invalidate_status_cache().map_err(|error| {
-            Problem::new(ProblemCode::Refused, format!("cannot change session {}: {error}", self.files.id()))
-        })
+        self.files
+            .invalidate_status_cache()
+            .map_err(|error| Problem::refused(format!("cannot change session {}: {error}", self.files.id())))
     }
 
     fn take(&mut self, inputs: Vec<SessionInput>) -> Result<(), Problem> {

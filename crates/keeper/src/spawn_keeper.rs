@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use berth_api::message::{ClaimedCaller, KeeperAnswer, KeeperRequest};
 use berth_api::status::SessionStatus;
-use berth_api::{KeeperConnection, Problem, ProblemCode};
+use berth_api::{KeeperConnection, Problem};
 use berth_core::SessionId;
 use berth_driver::AgentTraits;
 use berth_host::cgroup;
@@ -55,7 +55,7 @@ pub fn spawn_keeper_with_variables(
     variables: &[(String, String)],
 ) -> Result<(KeeperConnection, SessionStatus), Problem> {
     let trouble = |what: &str, error: &dyn std::fmt::Display| {
-        Problem::new(ProblemCode::Refused, format!("cannot start a keeper for session {id}: {what}: {error}"))
+        Problem::refused(format!("cannot start a keeper for session {id}: {what}: {error}"))
     };
     let (ours, theirs) = UnixStream::pair().map_err(|error| trouble("making a socket", &error))?;
     let null = std::fs::File::options()
@@ -107,9 +107,7 @@ pub fn spawn_keeper_with_variables(
     let _ = connection.set_timeout(None);
     match answer? {
         KeeperAnswer::Done { status } => Ok((connection, *status)),
-        other => {
-            Err(Problem::new(ProblemCode::Bug, format!("the keeper sent an unexpected answer: {other:?}")))
-        }
+        other => Err(Problem::bug(format!("the keeper sent an unexpected answer: {other:?}"))),
     }
 }
 

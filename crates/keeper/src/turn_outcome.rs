@@ -8,9 +8,9 @@
 
 use std::ops::ControlFlow;
 
+use berth_api::Problem;
 use berth_api::status::SessionStatus;
 use berth_api::turn::ReleaseReason;
-use berth_api::{Problem, ProblemCode};
 use berth_conversations::location;
 use berth_core::{Conversation, ConversationOrigin, FinalState, ProcessExit, Session, SessionId, TurnEnd};
 use berth_driver::{AgentUpdate, ConversationStart, Driver, DriverOutput};
@@ -42,10 +42,9 @@ pub fn check_expected_session(session: &Session, id: &SessionId, expected: &str)
     }
     let name = session.name.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
     let writes = writes.unwrap_or("none yet");
-    Err(Problem::new(
-        ProblemCode::Refused,
-        format!("session `{name}` (id {id}, conversation {writes}) is not the expected `{expected}`; nothing was sent"),
-    )
+    Err(Problem::refused(format!(
+        "session `{name}` (id {id}, conversation {writes}) is not the expected `{expected}`; nothing was sent"
+    ))
     .hint("`berth ls` lists the sessions with their ids"))
 }
 
@@ -58,7 +57,7 @@ pub fn takes_no_turns_problem(status: &SessionStatus, complaint: &str) -> Proble
         (None, None, Some(failure)) => failure.clone(),
         (None, None, None) => "its run is over".to_owned(),
     };
-    Problem::new(ProblemCode::Refused, format!("session `{handle}` takes no turns: {why}"))
+    Problem::refused(format!("session `{handle}` takes no turns: {why}"))
         .hint(format!("fix the cause, then `berth resume {handle}`; `berth log {handle}` shows its events"))
 }
 

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use berth_api::{Problem, ProblemCode, SessionState, SessionStatus};
+use berth_api::{Problem, SessionState, SessionStatus};
 use berth_core::{Epoch, SessionId};
 use berth_host::identity::{self, ProcessStat};
 use berth_host::{cgroup, process_tree};
@@ -140,13 +140,13 @@ pub struct ProcessClaims {
 /// Attributes a process by all facts that can be found out about it.
 pub fn attribute_process(home: &StateDir, pid: u32) -> Result<ProcessAttribution, Problem> {
     let stat = identity::process_stat(pid).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Problem::new(ProblemCode::NotFound, format!("there is no process {pid}"))
+        io::ErrorKind::NotFound => Problem::not_found(format!("there is no process {pid}"))
             .hint("`berth ps` lists the processes of all sessions"),
-        _ => Problem::new(ProblemCode::Refused, format!("cannot look at process {pid}: {error}")),
+        _ => Problem::refused(format!("cannot look at process {pid}: {error}")),
     })?;
     if stat.is_zombie() {
         let what = format!("process {pid} has ended; process {} has not collected its exit yet", stat.ppid);
-        return Err(Problem::new(ProblemCode::NotFound, what));
+        return Err(Problem::not_found(what));
     }
     let found = claims_on(&stat);
     let mut told = judge(home, &stat, &found)?;

@@ -426,7 +426,7 @@ impl CallerAttribution {
             Self::Unseen(why) => check_permission(CallerKind::Unseen, action, ActionTarget::NoSession)
                 .and_then(|()| check_permission(CallerKind::Unseen, action, ActionTarget::Stranger))
                 .map_err(|_| {
-                    Problem::new(ProblemCode::NotAllowed, format!("cannot identify the caller: {why}"))
+                    Problem::not_allowed(format!("cannot identify the caller: {why}"))
                         .hint("keep the calling process alive until the answer arrives, and visible in /proc")
                 }),
         }

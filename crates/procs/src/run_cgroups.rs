@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::{Epoch, RunBoundary, RunLimits, Session, SessionId};
 use berth_host::cgroup::{self, CgroupMembers, CgroupV2, CgroupWatch, LimitCgroups};
 use berth_store::SessionFiles;
@@ -43,8 +43,7 @@ impl RunCgroups {
             cpu_percent: limits.cpu_percent,
         };
         contained.limited = limits.set(contained.group.as_ref(), &name).map_err(|why| {
-            Problem::new(ProblemCode::Refused, why)
-                .hint("`berth doctor` says what this host can limit and how to get the rest")
+            Problem::refused(why).hint("`berth doctor` says what this host can limit and how to get the rest")
         })?;
         Ok(contained)
     }

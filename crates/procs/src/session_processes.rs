@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::{Session, SessionId};
 use berth_host::identity::{self, Pidfd, ProcessIdentity, ProcessLiveness, ProcessStat};
 use berth_host::lock::LockState;
@@ -191,5 +191,5 @@ fn is_mark_of(mark: &str, id: &SessionId) -> bool {
 }
 
 fn cannot_look(error: &io::Error) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("cannot look through /proc: {error}"))
+    Problem::refused(format!("cannot look through /proc: {error}"))
 }

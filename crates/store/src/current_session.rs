@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::SessionId;
 use berth_host::disk;
 use berth_host::identity::{self, ProcessIdentity, ProcessLiveness};
@@ -137,7 +137,7 @@ impl StateDir {
             .and_then(|json| disk::write_atomically(&dir, &terminal.file_name(), &json, false));
         written.map_err(|error| {
             let tty = terminal.tty.display();
-            Problem::new(ProblemCode::Refused, format!("cannot record the current session of {tty}: {error}"))
+            Problem::refused(format!("cannot record the current session of {tty}: {error}"))
                 .hint(format!("session {id} is not the current one; name it"))
         })
     }
@@ -148,9 +148,7 @@ impl StateDir {
         match fs::remove_file(&path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => {
-                Err(Problem::new(ProblemCode::Refused, format!("cannot remove {}: {error}", path.display())))
-            }
+            Err(error) => Err(Problem::refused(format!("cannot remove {}: {error}", path.display()))),
         }
     }
 
@@ -207,8 +205,7 @@ fn read(path: &Path) -> RecordContent {
 fn damaged(path: &Path, why: &str) -> Problem {
     let what =
         format!("this terminal has no current session: its record {} cannot be used ({why})", path.display());
-    Problem::new(ProblemCode::Refused, what)
-        .hint("`berth use S` writes a new one, `berth use --none` removes it")
+    Problem::refused(what).hint("`berth use S` writes a new one, `berth use --none` removes it")
 }
 
 /// Number of a device as `/proc/PID/stat` writes it.

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_api::{Problem, ProblemCode, redact};
+use berth_api::{Problem, redact};
 use berth_host::identity::{self, ProcessLiveness, ProcessStat};
 use berth_host::lock::lock_holders;
 
@@ -51,7 +51,7 @@ impl ForeignLeaseHolder {
     pub(crate) fn problem(&self, handle: &str) -> Problem {
         let what =
             format!("`{handle}` cannot be kept: another program has locked its lease: {}", self.describe());
-        Problem::new(ProblemCode::InUse, what).hint(format!(
+        Problem::in_use(what).hint(format!(
             "end that program, or have it let go of {}; nothing was changed",
             self.locked.display()
         ))

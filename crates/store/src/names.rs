@@ -82,7 +82,7 @@ impl StateDir {
         match self.claim(&self.name_path(name), &what, id, says_so)? {
             PointerClaimResult::Ours(claim) => Ok((name.clone(), claim)),
             PointerClaimResult::Taken(other) => {
-                Err(Problem::new(ProblemCode::Refused, format!("{what} is in use by session {other}"))
+                Err(Problem::refused(format!("{what} is in use by session {other}"))
                     .hint(format!("choose another name, or free it with `berth rename {other} NAME`")))
             }
         }
@@ -112,7 +112,7 @@ impl StateDir {
                 return Ok((name, PointerClaim { path, file: prepared.into_locked(), is_renewed: false }));
             }
         }
-        Err(Problem::new(ProblemCode::Refused, format!("too many sessions are called `{stem}`"))
+        Err(Problem::refused(format!("too many sessions are called `{stem}`"))
             .hint("give it a name with --name"))
     }
 
@@ -135,10 +135,9 @@ impl StateDir {
             }
             let Some(there) = LockFile::open_existing(path).map_err(trouble)? else { continue };
             if !there.acquire(CLAIM_PATIENCE).map_err(trouble)? {
-                return Err(Problem::new(
-                    ProblemCode::TimedOut,
-                    format!("{what} is in use by a session that is still starting"),
-                )
+                return Err(Problem::timed_out(format!(
+                    "{what} is in use by a session that is still starting"
+                ))
                 .hint("try again, or choose another one"));
             }
             // The command that had the lock may have removed or replaced the file.
@@ -306,7 +305,7 @@ fn file_name(path: &Path) -> &str {
 }
 
 fn cannot_write(path: &Path) -> impl Fn(io::Error) -> Problem + Copy {
-    move |error| Problem::new(ProblemCode::Refused, format!("cannot write {}: {error}", path.display()))
+    move |error| Problem::refused(format!("cannot write {}: {error}", path.display()))
 }
 
 fn points_at(path: &Path, id: &SessionId) -> bool {
@@ -321,9 +320,7 @@ fn read_pointer(path: &Path) -> Result<Option<SessionId>, Problem> {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename) => {
             Ok(None)
         }
-        Err(error) => {
-            Err(Problem::new(ProblemCode::Refused, format!("cannot read {}: {error}", path.display())))
-        }
+        Err(error) => Err(Problem::refused(format!("cannot read {}: {error}", path.display()))),
     }
 }
 

@@ -11,8 +11,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use berth_api::Problem;
 use berth_api::status::Timestamp;
-use berth_api::{Problem, ProblemCode};
 use berth_core::{NotificationKind, SessionId};
 use berth_host::identity::ProcessIdentity;
 use berth_host::lock::{LockFile, LockState, lock_state};
@@ -102,7 +102,7 @@ impl NotificationDir {
         let desk = Self { dir: home.root().join("notify"), home: home.sessions() };
         for place in [desk.dir.clone(), desk.dir.join(CLAIMS)] {
             dir::private_dir(&place).map_err(|error| {
-                Problem::new(ProblemCode::Refused, format!("cannot keep track of notifications: {error}"))
+                Problem::refused(format!("cannot keep track of notifications: {error}"))
                     .hint("name another state directory with BERTH_HOME=DIR")
             })?;
         }

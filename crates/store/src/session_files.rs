@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use berth_api::client::SOCKET_NAME;
 use berth_api::message::{ClaimedCaller, KeeperAnswer, KeeperRequest};
-use berth_api::{KeeperConnection, Problem, ProblemCode, SessionStatus};
+use berth_api::{KeeperConnection, Problem, SessionStatus};
 use berth_core::SessionId;
 use berth_host::identity::{Pidfd, ProcessIdentity};
 use berth_host::lock::{FileId, LockFile, LockState, lock_state};
@@ -144,7 +144,7 @@ impl SessionFiles {
             match fs::DirBuilder::new().mode(0o700).create(&dir) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     let what = format!("cannot make {}: {error}", dir.display());
-                    return Err(Problem::new(ProblemCode::Refused, what));
+                    return Err(Problem::refused(what));
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -372,9 +372,7 @@ impl SessionFiles {
         let path = self.dir.join(START_LOCK);
         let locked =
             LockFile::open_or_create(&path).and_then(|file| Ok(file.acquire(patience)?.then_some(file)));
-        locked.map_err(|error| {
-            Problem::new(ProblemCode::Refused, format!("cannot lock {}: {error}", path.display()))
-        })
+        locked.map_err(|error| Problem::refused(format!("cannot lock {}: {error}", path.display())))
     }
 
     /// Claims the session. `None` if another process has it; an error of the kind `NotFound` if it was purged.

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use berth_api::status::{SessionStatus, Timestamp};
-use berth_api::{Problem, ProblemCode, SessionState};
+use berth_api::{Problem, SessionState};
 use berth_core::{Session, SessionId};
 use berth_host::clock;
 use berth_host::identity::{Pidfd, ProcessLiveness};
@@ -200,7 +200,7 @@ pub fn history_and_lease(home: &StateDir, id: &SessionId) -> Result<(SessionView
         let history = history(home, id)?;
         killpoint::reached("view-between-journal-and-lease");
         let held = is_kept(&dir).map_err(|error| {
-            Problem::new(ProblemCode::Refused, format!("cannot look at the lease of session {id}: {error}"))
+            Problem::refused(format!("cannot look at the lease of session {id}: {error}"))
         })?;
         let lease = match held {
             true => LeaseHolder::held(&dir, &history.session),

@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::SessionId;
 
 use crate::store::JOURNAL_DIR;
@@ -96,8 +96,7 @@ impl StateDir {
             }
             _ => {
                 let what = format!("{} is not the directory of a session", dir.display());
-                Err(Problem::new(ProblemCode::Usage, what)
-                    .hint("keepers are started by `berth run` and `berth resume`"))
+                Err(Problem::usage(what).hint("keepers are started by `berth run` and `berth resume`"))
             }
         }
     }
@@ -166,11 +165,8 @@ impl StateDir {
     /// All session ids, sorted; the error says which directory cannot be read.
     pub fn list(&self) -> Result<Vec<SessionId>, Problem> {
         self.session_ids().map_err(|error| {
-            Problem::new(
-                ProblemCode::Refused,
-                format!("cannot list {}: {error}", self.sessions_dir().display()),
-            )
-            .hint("`berth doctor` shows what is wrong with the state directory")
+            Problem::refused(format!("cannot list {}: {error}", self.sessions_dir().display()))
+                .hint("`berth doctor` shows what is wrong with the state directory")
         })
     }
 
@@ -225,15 +221,15 @@ impl StateDir {
             .collect();
         match meant.len() {
             1 => Ok(meant.remove(0)),
-            0 => Err(Problem::new(ProblemCode::NotFound, format!("there is no session `{text}`"))
+            0 => Err(Problem::not_found(format!("there is no session `{text}`"))
                 .hint("`berth ls --all` lists the sessions there are")),
             count => {
                 let shown: Vec<_> = meant.iter().take(8).map(SessionId::as_str).collect();
                 let more = if count > shown.len() { ", …" } else { "" };
-                Err(Problem::new(
-                    ProblemCode::NotFound,
-                    format!("`{text}` could mean {count} sessions: {}{more}", shown.join(", ")),
-                )
+                Err(Problem::not_found(format!(
+                    "`{text}` could mean {count} sessions: {}{more}",
+                    shown.join(", ")
+                ))
                 .hint("type more of the id"))
             }
         }
@@ -242,7 +238,7 @@ impl StateDir {
 
 pub(crate) fn private(dir: &Path) -> Result<(), Problem> {
     berth_host::dir::private_dir(dir).map_err(|error| {
-        Problem::new(ProblemCode::Refused, format!("cannot use the state directory: {error}"))
+        Problem::refused(format!("cannot use the state directory: {error}"))
             .hint("name another one with BERTH_HOME=DIR")
     })
 }
@@ -254,16 +250,15 @@ fn root_from(
 ) -> Result<PathBuf, Problem> {
     if let Some(dir) = berth {
         let dir = PathBuf::from(dir);
-        return std::path::absolute(&dir).map_err(|error| {
-            Problem::new(ProblemCode::Refused, format!("cannot use BERTH_HOME={}: {error}", dir.display()))
-        });
+        return std::path::absolute(&dir)
+            .map_err(|error| Problem::refused(format!("cannot use BERTH_HOME={}: {error}", dir.display())));
     }
     // The XDG specification says that a relative path there is to be ignored.
     if let Some(dir) = xdg.map(PathBuf::from).filter(|dir| dir.is_absolute()) {
         return Ok(dir.join("berth"));
     }
     let home = home.map(PathBuf::from).filter(|dir| dir.is_absolute()).ok_or_else(|| {
-        Problem::new(ProblemCode::Refused, "cannot find the state directory: HOME is not set")
+        Problem::refused("cannot find the state directory: HOME is not set")
             .hint("set HOME, or name the directory with BERTH_HOME=DIR")
     })?;
     Ok(home.join(".local/state/berth"))

@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::{Epoch, SessionId};
 use berth_journal::{
     ChainHead, Checkpoint, Committed, Journal, JournalError, JournalLimits, RealDisk, Seq, UnsettledJournal,
@@ -40,9 +40,7 @@ pub(crate) fn exists(dir: &Path) -> Result<bool, Problem> {
     match fs::read_dir(&path) {
         Ok(mut entries) => Ok(entries.next().is_some()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => {
-            Err(Problem::new(ProblemCode::Refused, format!("cannot look at {}: {error}", path.display())))
-        }
+        Err(error) => Err(Problem::refused(format!("cannot look at {}: {error}", path.display()))),
     }
 }
 
@@ -194,11 +192,8 @@ fn read_there(
     let path = dir.join(JOURNAL_DIR);
     // A journal without a first event was being made when its creator died.
     if !exists(dir)? {
-        return Err(Problem::new(
-            ProblemCode::NotFound,
-            format!("session {id} was never completely created"),
-        )
-        .hint(format!("its journal is empty; its directory is {}", dir.display())));
+        return Err(Problem::not_found(format!("session {id} was never completely created"))
+            .hint(format!("its journal is empty; its directory is {}", dir.display())));
     }
     berth_journal::read_journal_range(&RealDisk::new(path), id.as_str(), Seq(from), Seq(to), most_bytes)
         .map_err(|error| journal_problem(&error, id.as_str()))
@@ -215,7 +210,7 @@ fn unless_gone(dir: &Path, id: &SessionId, problem: Problem) -> Problem {
 
 /// Error for a session that was there a moment ago, or that only a pointer still names.
 pub fn no_session(id: &SessionId) -> Problem {
-    Problem::new(ProblemCode::NotFound, format!("there is no session {id} any more: it was purged"))
+    Problem::not_found(format!("there is no session {id} any more: it was purged"))
         .hint("`berth ls --all` lists the sessions there are")
 }
 
@@ -246,7 +241,7 @@ pub fn journal_problem(error: &dyn std::error::Error, session: &str) -> Problem 
         what.push_str(&format!(": {cause}"));
         source = cause.source();
     }
-    Problem::new(ProblemCode::Unavailable, what)
+    Problem::unavailable(what)
         .hint("nothing was changed; docs/recovery.md says what to do with damaged or full journals")
 }
 

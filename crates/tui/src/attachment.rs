@@ -232,9 +232,7 @@ fn request(keeper: &mut KeeperConnection, role: AttachMode) -> Result<AttachRepl
         KeeperAnswer::Attached { fence, size, alternate, output_end } => {
             Ok(AttachReply { fence, size, alternate, output_end })
         }
-        other => {
-            Err(Problem::new(ProblemCode::Bug, format!("the keeper sent an unexpected answer: {other:?}")))
-        }
+        other => Err(Problem::bug(format!("the keeper sent an unexpected answer: {other:?}"))),
     }
 }
 
@@ -453,5 +451,5 @@ fn has_room(keeper: &KeeperConnection) -> bool {
 }
 
 fn io_problem(what: &str, error: &io::Error) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("cannot {what}: {error}"))
+    Problem::refused(format!("cannot {what}: {error}"))
 }

@@ -21,8 +21,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use berth_api::Problem;
 use berth_api::message::AttachMode;
-use berth_api::{Problem, ProblemCode};
 use berth_core::SessionId;
 use berth_host::clock;
 use berth_verbs::VerbContext;
@@ -79,10 +79,8 @@ pub fn run_dashboard(ctx: VerbContext, run_there: RemoteCommandRunner) -> Result
             Ok(0)
         }
         Ok(DashboardExit::BySignal(signal)) => Ok(u8::try_from(128 + signal).unwrap_or(255)),
-        Err(error) => {
-            Err(Problem::new(ProblemCode::Refused, format!("cannot go on with the dashboard: {error}"))
-                .hint("`berth ls` lists the sessions without it"))
-        }
+        Err(error) => Err(Problem::refused(format!("cannot go on with the dashboard: {error}"))
+            .hint("`berth ls` lists the sessions without it")),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Start with [`stream_to_end`]; [`RawOutputReader`] for the bytes alone.
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::SessionId;
 use berth_store::output::OutputFiles;
 use berth_verbs::follow::{RunUpdate, follow};
@@ -70,7 +70,7 @@ impl RawOutputReader {
         let mut buffer = vec![0; 64 * 1024];
         loop {
             let (count, from) = self.output.read_at(self.offset, &mut buffer).map_err(|error| {
-                Problem::new(ProblemCode::Refused, format!("cannot read {}: {error}", self.output.display()))
+                Problem::refused(format!("cannot read {}: {error}", self.output.display()))
             })?;
             if count == 0 {
                 return Ok(());

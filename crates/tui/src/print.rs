@@ -174,7 +174,7 @@ fn written(bytes: &[u8], unheard: impl FnOnce() -> String) -> Result<(), Problem
             std::process::exit(128 + rustix::process::Signal::PIPE.as_raw());
         }
         let rest = if rest.is_empty() { rest } else { format!("; {rest}") };
-        Problem::new(ProblemCode::Refused, format!("cannot write to standard output: {error}{rest}"))
+        Problem::refused(format!("cannot write to standard output: {error}{rest}"))
     })
 }
 

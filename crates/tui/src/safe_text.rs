@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Add;
 
-use berth_api::{Problem, ProblemCode, SessionState, TurnState};
+use berth_api::{Problem, SessionState, TurnState};
 use berth_verbs::format;
 use serde::Serialize;
 
@@ -149,7 +149,7 @@ impl SafeText {
 }
 
 fn no_json(error: &serde_json::Error) -> Problem {
-    Problem::new(ProblemCode::Bug, format!("cannot print as JSON: {error}"))
+    Problem::bug(format!("cannot print as JSON: {error}"))
 }
 
 /// Anything that can be printed: plain text, which is escaped by the conversion, or text that is escaped already.

@@ -118,7 +118,6 @@ fn answered(ctx: &VerbContext, id: &SessionId, request: &str, epoch: Option<u64>
         }
     }
     found.filter(|_| is_in_run).map(|what| {
-        Problem::new(ProblemCode::Refused, format!("`{request}` {what}"))
-            .hint("nothing was changed by this answer")
+        Problem::refused(format!("`{request}` {what}")).hint("nothing was changed by this answer")
     })
 }

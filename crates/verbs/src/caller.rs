@@ -7,7 +7,7 @@
 use std::os::fd::AsFd;
 
 use berth_api::message::ClaimedCaller;
-use berth_api::{AccessScope, Problem, ProblemCode};
+use berth_api::{AccessScope, Problem};
 use berth_core::{ActionTarget, CallerAction, Grant, SessionId};
 use berth_procs::callers::{self, CallerAttribution};
 use berth_store::{StateDir, session_status};
@@ -33,7 +33,7 @@ fn enclosing_sessions(seen: CallerAttribution) -> Result<Vec<EnclosingSession>, 
         CallerAttribution::Outside => Ok(vec![]),
         CallerAttribution::Inside(all) => Ok(all),
         CallerAttribution::Unseen(why) => {
-            Err(Problem::new(ProblemCode::NotAllowed, format!("cannot identify the caller: {why}"))
+            Err(Problem::not_allowed(format!("cannot identify the caller: {why}"))
                 .hint("keep the calling process alive until the answer arrives, and visible in /proc"))
         }
     }

@@ -103,11 +103,8 @@ impl VerbContext {
     pub(crate) fn unreachable(&self, id: &SessionId, error: &io::Error) -> Problem {
         let is_helper = self.home.is_helpers();
         let (kind, show) = if is_helper { ("helper", "helper show") } else { ("session", "why") };
-        Problem::new(
-            ProblemCode::Unreachable,
-            format!("the keeper of {kind} {id} cannot be reached: {error}"),
-        )
-        .hint(format!("`berth {show} {id}` shows what is known about it"))
+        Problem::unreachable(format!("the keeper of {kind} {id} cannot be reached: {error}"))
+            .hint(format!("`berth {show} {id}` shows what is known about it"))
     }
 
     /// Sends the keeper one request; `None` if the session has no keeper.

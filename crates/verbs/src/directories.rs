@@ -15,7 +15,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use berth_api::{AccessScope, Problem, ProblemCode};
+use berth_api::{AccessScope, Problem};
 use berth_core::{Grant, SessionId};
 use berth_store::session_status;
 
@@ -131,7 +131,7 @@ impl VerbContext {
             "{who} `control` may not start a session in {}: its owner did not list that directory",
             shown.escape_debug()
         );
-        Problem::new(ProblemCode::NotAllowed, what).hint(format!(
+        Problem::not_allowed(what).hint(format!(
             "add it to `directories` under [send] in the config file (`berth config --explain send`), start a session \
              there yourself, or use {more}"
         ))
@@ -160,7 +160,7 @@ fn belongs_to_owner(real: &Path) -> Result<(), Problem> {
             real.display().to_string().escape_debug(),
             dir.display().to_string().escape_debug()
         );
-        return Err(Problem::new(ProblemCode::NotAllowed, what)
+        return Err(Problem::not_allowed(what)
             .hint("use a directory that only you can write, or a token of the scope `control`"));
     }
     Ok(())

@@ -82,7 +82,7 @@ impl SessionExport {
             let Some(at) = runs.iter().position(|(epoch, _)| *epoch == run) else {
                 let last = runs.last().map_or(0, |(epoch, _)| *epoch);
                 let what = format!("session `{}` has no run {run}", status.handle());
-                return Err(Problem::new(ProblemCode::NotFound, what).hint(format!("its last run is {last}")));
+                return Err(Problem::not_found(what).hint(format!("its last run is {last}")));
             };
             from = runs[at].1;
             until = runs.get(at + 1).map_or(u64::MAX, |(_, from)| *from);
@@ -119,7 +119,7 @@ impl SessionExport {
             return Ok(());
         }
         let what = format!("session `{}` has no terminal to play back", self.status.handle());
-        Err(Problem::new(ProblemCode::Usage, what).hint("its agent takes turns; `--format md` has them"))
+        Err(Problem::usage(what).hint("its agent takes turns; `--format md` has them"))
     }
 }
 

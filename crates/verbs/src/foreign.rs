@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::env::var_os;
 use std::path::{Path, PathBuf};
 
-use berth_api::{Problem, ProblemCode, SessionStatus, Timestamp};
+use berth_api::{Problem, SessionStatus, Timestamp};
 use berth_conversations::foreign_writers::{self, ForeignWriter};
 use berth_store::conversation_locks;
 use berth_transcript::TranscriptKind;
@@ -135,7 +135,7 @@ pub struct ConversationList {
 /// Parses the name of an agent.
 pub fn kind(name: &str) -> Result<TranscriptKind, Problem> {
     TranscriptKind::of(name).ok_or_else(|| {
-        Problem::new(ProblemCode::Usage, format!("berth cannot read the conversations of agent `{name}`"))
+        Problem::usage(format!("berth cannot read the conversations of agent `{name}`"))
             .hint("it can read those of claude and codex")
     })
 }
@@ -347,13 +347,13 @@ fn find_among(
                 Some(why) => format!("some conversations could not be examined: {why}"),
                 None => "`berth ls --foreign --all` lists conversations without a session".to_owned(),
             };
-            Err(Problem::new(ProblemCode::NotFound, what).hint(hint))
+            Err(Problem::not_found(what).hint(hint))
         }
         count => {
             let ids: Vec<&str> = found.iter().take(8).map(|one| one.id.as_str()).collect();
             let more = if count > ids.len() { ", …" } else { "" };
             let what = format!("`{text}` could mean {count} conversations: {}{more}", ids.join(", "));
-            Err(Problem::new(ProblemCode::NotFound, what).hint("type more of the id"))
+            Err(Problem::not_found(what).hint("type more of the id"))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use berth_api::record::{Grant, SessionSpec};
 use berth_api::turn::ConversationOrigin;
-use berth_api::{KeeperConnection, Problem, ProblemCode, SessionStatus};
+use berth_api::{KeeperConnection, Problem, SessionStatus};
 use berth_core::{CallerAction, SafeName, SessionId};
 use berth_store::names::RequestedName;
 use berth_store::session_status;
@@ -21,20 +21,19 @@ pub fn fork(
 ) -> Result<(KeeperConnection, SessionStatus), Problem> {
     ctx.may(CallerAction::Fork, id)?;
     let name = name.map(SafeName::parse).transpose();
-    let name = name.map_err(|bad| Problem::new(ProblemCode::Usage, bad.to_string()))?;
+    let name = name.map_err(|bad| Problem::usage(bad.to_string()))?;
     let session = session_status::history(&ctx.home, id)?.session;
     let refused = |refusal| berth_api::problem::refusal(&refusal, handle);
     let spec: SessionSpec =
         session.spec.clone().ok_or_else(|| refused(berth_core::Refusal::NotCreated))?.into();
     if session.has_terminal() {
-        return Err(Problem::new(
-            ProblemCode::Refused,
-            format!("session `{handle}` has no conversation that can be copied: it is a terminal"),
-        )
+        return Err(Problem::refused(format!(
+            "session `{handle}` has no conversation that can be copied: it is a terminal"
+        ))
         .hint("only agents that take turns can be forked (`berth run --agent NAME`)"));
     }
     let of = session.conversation.map(|conversation| conversation.id).ok_or_else(|| {
-        Problem::new(ProblemCode::Refused, format!("session `{handle}` has no conversation yet"))
+        Problem::refused(format!("session `{handle}` has no conversation yet"))
             .hint("send it something first")
     })?;
     // A key identifies one session, and that is the original.

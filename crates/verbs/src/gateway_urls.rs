@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::net::UnixStream;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_host::disk;
 use berth_store::StateDir;
 
@@ -15,25 +15,21 @@ const SOCKET: &str = "gateway.sock";
 /// Records the addresses of a gateway that was just started.
 pub fn write_urls(home: &StateDir, urls: &[String]) -> Result<(), Problem> {
     let text: String = urls.iter().map(|url| format!("{url}\n")).collect();
-    disk::write_atomically(home.root(), URLS, text.as_bytes(), false).map_err(|error| {
-        Problem::new(ProblemCode::Refused, format!("cannot record the gateway's address: {error}"))
-    })
+    disk::write_atomically(home.root(), URLS, text.as_bytes(), false)
+        .map_err(|error| Problem::refused(format!("cannot record the gateway's address: {error}")))
 }
 
 /// The addresses of the running gateway for a browser, the best one first.
 pub fn gateway_urls(home: &StateDir) -> Result<Vec<String>, Problem> {
     if UnixStream::connect(home.root().join(SOCKET)).is_err() {
-        return Err(Problem::new(
-            ProblemCode::Unreachable,
-            "no gateway runs here that a browser could log in to",
-        )
-        .hint("start one with `berth serve --listen 127.0.0.1:7070`, or say where it is with --base URL"));
+        return Err(Problem::unreachable("no gateway runs here that a browser could log in to").hint(
+            "start one with `berth serve --listen 127.0.0.1:7070`, or say where it is with --base URL",
+        ));
     }
     let text = fs::read_to_string(home.root().join(URLS)).unwrap_or_default();
     let bases: Vec<String> = text.lines().map(str::to_owned).collect();
     if bases.is_empty() {
-        return Err(Problem::new(
-            ProblemCode::Refused,
+        return Err(Problem::refused(
             "the running gateway listens on its socket only, and browsers need an address",
         )
         .hint("start it with `berth serve --listen 127.0.0.1:7070`"));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use berth_api::status::Timestamp;
-use berth_api::{Problem, ProblemCode, SessionStatus};
+use berth_api::{Problem, SessionStatus};
 use berth_conversations::transcript_copies::{CopyLimit, SizeMark, TranscriptCopies, TranscriptCopy};
 use berth_core::{CallerAction, Conversation, SessionId, SessionSpec};
 use berth_keeper::keeper::transcript_copier::{self, KEEP_VARIABLE};
@@ -112,8 +112,7 @@ pub fn restore_history(
             Some(number) => format!("the history of session `{handle}` has no point {number}"),
             None => format!("there is no history of session `{handle}`"),
         };
-        Problem::new(ProblemCode::NotFound, what)
-            .hint(format!("`berth history {handle}` shows what there is"))
+        Problem::not_found(what).hint(format!("`berth history {handle}` shows what there is"))
     };
     let chosen = match number {
         Some(number) => points.into_iter().find(|(point, ..)| point.number == number),
@@ -122,7 +121,7 @@ pub fn restore_history(
     let (point, main, mark) = chosen.ok_or_else(none)?;
     if to.is_none() && status.keeper_pid.is_some() {
         let what = format!("session `{handle}` runs, and berth does not touch the files of a running agent");
-        return Err(Problem::new(ProblemCode::Held, what)
+        return Err(Problem::held(what)
             .hint(format!("write it elsewhere with --to FILE, or `berth stop {handle}` first")));
     }
     let place = to.unwrap_or(&main.original);
@@ -137,11 +136,11 @@ pub fn restore_history(
     }
     if fs::symlink_metadata(place).is_ok() {
         let what = format!("{} exists already, and is not overwritten", place.display());
-        return Err(Problem::new(ProblemCode::Held, what).hint("write it elsewhere with --to FILE"));
+        return Err(Problem::held(what).hint("write it elsewhere with --to FILE"));
     }
     let (files, there) = write_restored(&copies, &wanted).map_err(|(path, error)| {
         let what = format!("cannot write {}: {error}", path.display());
-        Problem::new(ProblemCode::Refused, what)
+        Problem::refused(what)
             .hint(format!("existing files are unchanged; `berth history {handle}` shows other points to try"))
     })?;
     Ok(RestoredHistory { point, files, there })
@@ -208,17 +207,17 @@ fn conversation(status: &SessionStatus) -> Result<(&str, &str), Problem> {
     let kind = status.what.conversation.as_str();
     match &status.conversation_id {
         Some(native) if !kind.is_empty() => Ok((kind, native)),
-        _ => Err(Problem::new(
-            ProblemCode::NotFound,
-            format!("session `{}` has no conversation of an agent yet", status.handle()),
-        )
+        _ => Err(Problem::not_found(format!(
+            "session `{}` has no conversation of an agent yet",
+            status.handle()
+        ))
         .hint("berth keeps a history of sessions of Claude Code and Codex, from their first turn on")),
     }
 }
 
 fn listed(copies: &TranscriptCopies, kind: &str, native: &str) -> Result<Vec<TranscriptCopy>, Problem> {
     copies.list(kind, native).map_err(|error| {
-        Problem::new(ProblemCode::Refused, format!("cannot read the history: {error}"))
+        Problem::refused(format!("cannot read the history: {error}"))
             .hint("nothing is deleted meanwhile; if you cannot repair the named file, move it away")
     })
 }

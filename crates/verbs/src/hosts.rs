@@ -4,7 +4,7 @@
 //! passed on.
 //! Not here: the transport of a request (see [`ssh`]), the records of hosts (see [`berth_config::hosts`]), keys and
 //! addresses (see ~/.ssh/config).
-//! Start with [`RemoteHost::meant`], then [`host_status`].
+//! Start with [`RemoteHost::resolve`], then [`host_status`].
 
 mod list;
 pub mod ssh;

@@ -2,7 +2,7 @@
 
 use berth_api::client::KeeperMessage;
 use berth_api::message::{KeeperAnswer, KeeperRequest};
-use berth_api::{Problem, ProblemCode, SessionStatus, problem};
+use berth_api::{Problem, SessionStatus, problem};
 use berth_core::{Refusal, SessionId};
 
 use crate::VerbContext;
@@ -21,10 +21,9 @@ pub fn type_into_session(
     take: bool,
 ) -> Result<SessionStatus, Problem> {
     if text.len() > MAX_BYTES {
-        return Err(Problem::new(
-            ProblemCode::Refused,
-            format!("at most {MAX_BYTES} bytes can be typed at once; nothing was typed"),
-        )
+        return Err(Problem::refused(format!(
+            "at most {MAX_BYTES} bytes can be typed at once; nothing was typed"
+        ))
         .hint("send it in pieces, or put it in a file and name the file"));
     }
     let Some(mut keeper) = ctx.keeper_of(id)? else {
@@ -37,10 +36,7 @@ pub fn type_into_session(
             Ok(Some(KeeperMessage::Answer(KeeperAnswer::Problem { problem }))) => return Err(problem),
             Ok(Some(KeeperMessage::Answer(KeeperAnswer::Done { status }))) => return Ok(*status),
             Ok(Some(KeeperMessage::Answer(other))) => {
-                return Err(Problem::new(
-                    ProblemCode::Bug,
-                    format!("the keeper sent an unexpected answer: {other:?}"),
-                ));
+                return Err(Problem::bug(format!("the keeper sent an unexpected answer: {other:?}")));
             }
             Ok(Some(KeeperMessage::Output(_) | KeeperMessage::Screen(_) | KeeperMessage::Notice(_))) => {
                 heard = keeper.next()
@@ -54,7 +50,7 @@ pub fn type_into_session(
 fn unknown(session: &str) -> Problem {
     let what =
         format!("the keeper of session `{session}` did not answer: the text may or may not have been typed");
-    Problem::new(ProblemCode::Unreachable, what).hint(format!(
+    Problem::unreachable(what).hint(format!(
         "look with `berth screen {session}` or `berth log {session}` before typing the text again"
     ))
 }

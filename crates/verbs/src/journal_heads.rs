@@ -4,7 +4,7 @@
 //! Not here: noting heads. A head that is stored beside the journal can be edited with it (see docs/recovery.md).
 //! Start with [`head`] and [`verify`].
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::SessionId;
 use berth_journal::ChainHead;
 use serde::Serialize;
@@ -62,7 +62,7 @@ pub fn verify(ctx: &VerbContext, id: &SessionId, noted: &[String]) -> Result<Jou
     let mut heads = Vec::new();
     for text in noted {
         let head: ChainHead = text.parse().map_err(|error| {
-            Problem::new(ProblemCode::Usage, format!("`{text}` is not a valid head: {error}"))
+            Problem::usage(format!("`{text}` is not a valid head: {error}"))
                 .hint("`berth log S --head` prints one")
         })?;
         heads.push(head);
@@ -114,6 +114,6 @@ impl JournalVerification {
         };
         let hint = "compare it with a backup, and make sure that the head was noted of this session; a head noted earlier \
                     narrows it down";
-        Some(Problem::new(ProblemCode::Refused, what).hint(hint))
+        Some(Problem::refused(what).hint(hint))
     }
 }

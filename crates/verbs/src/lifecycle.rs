@@ -119,15 +119,14 @@ fn change_offline(ctx: &VerbContext, id: &SessionId, command: &Command) -> Resul
 }
 
 fn busy_problem(id: &SessionId) -> Problem {
-    Problem::new(ProblemCode::Held, format!("session {id} is being started or ended by another command"))
-        .hint("try again")
+    Problem::held(format!("session {id} is being started or ended by another command")).hint("try again")
 }
 
 /// Parses tags as a user writes them: `a` or `+a`.
 pub fn tags(texts: &[String]) -> Result<Vec<SafeName>, Problem> {
     let tag = |text: &String| {
         SafeName::parse(text.strip_prefix('+').unwrap_or(text)).map_err(|bad| {
-            Problem::new(ProblemCode::Usage, format!("`{text}` is not a valid tag: {bad}"))
+            Problem::usage(format!("`{text}` is not a valid tag: {bad}"))
                 .hint("a tag follows the rules of a name, as in `fix-login`; nothing was changed")
         })
     };
@@ -152,7 +151,7 @@ pub struct SessionEdit {
 /// Applies an edit. Invalid changes are refused before anything is changed.
 pub fn edit(ctx: &VerbContext, id: &SessionId, edit: SessionEdit) -> Result<SessionStatus, Problem> {
     let name = edit.name.as_deref().map(SafeName::parse).transpose();
-    let name = name.map_err(|bad| Problem::new(ProblemCode::Usage, bad.to_string()))?;
+    let name = name.map_err(|bad| Problem::usage(bad.to_string()))?;
     let (add, remove) = (tags(&edit.add_tags)?, tags(&edit.remove_tags)?);
     if let Some(Some(note)) = &edit.note {
         check_note(note)?;
@@ -183,7 +182,7 @@ fn check_note(text: &str) -> Result<(), Problem> {
         return Err(berth_api::problem::refusal(&refusal, ""));
     }
     if text.trim().is_empty() {
-        return Err(Problem::new(ProblemCode::Usage, "the note is empty; nothing was changed")
+        return Err(Problem::usage("the note is empty; nothing was changed")
             .hint("to remove the note, send `null` instead of a text"));
     }
     Ok(())

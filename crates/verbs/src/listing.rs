@@ -28,7 +28,7 @@ pub fn check_states(states: &[SessionState]) -> Result<(), Problem> {
     };
     let all = SessionState::ALL.map(|state| state.to_string()).join(", ");
     let what = format!("`{}` is not a valid state", odd.to_string().escape_debug());
-    Err(Problem::new(ProblemCode::Usage, what).hint(format!("the states are {all}")))
+    Err(Problem::usage(what).hint(format!("the states are {all}")))
 }
 
 /// Rank of a state in a list: lower ranks come first.

@@ -1,6 +1,6 @@
 //! A session's raw output, piece by piece.
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::SessionId;
 
 use crate::VerbContext;
@@ -20,12 +20,11 @@ pub struct OutputPiece {
 pub fn read(ctx: &VerbContext, id: &SessionId, from: u64, limit: usize) -> Result<OutputPiece, Problem> {
     let session = ctx.home.session(id);
     if !session.has_events()? {
-        return Err(Problem::new(ProblemCode::NotFound, format!("there is no session {id} any more")));
+        return Err(Problem::not_found(format!("there is no session {id} any more")));
     }
     let output = session.output();
-    let trouble = |error: std::io::Error| {
-        Problem::new(ProblemCode::Refused, format!("cannot read {}: {error}", output.display()))
-    };
+    let trouble =
+        |error: std::io::Error| Problem::refused(format!("cannot read {}: {error}", output.display()));
     let mut piece = OutputPiece { from, bytes: Vec::new(), end: 0 };
     let mut offset = from;
     while piece.bytes.len() < limit {

@@ -35,12 +35,8 @@ pub struct PortHolder {
 
 /// The processes that listen on this port; an error if there are none.
 pub fn holders(ctx: &VerbContext, port: u16) -> Result<Vec<PortHolder>, Problem> {
-    let trouble = |error| {
-        Problem::new(
-            ProblemCode::Refused,
-            format!("cannot find the processes that listen on port {port}: {error}"),
-        )
-    };
+    let trouble =
+        |error| Problem::refused(format!("cannot find the processes that listen on port {port}: {error}"));
     let found = ports::processes_on_port(port).map_err(trouble)?;
     let mut holders = Vec::new();
     for listening in &found.listening {
@@ -77,15 +73,12 @@ fn holder(ctx: &VerbContext, pid: u32, address: String) -> Result<PortHolder, Pr
 fn unowned_port(port: u16, found: &PortOwners) -> Problem {
     let what = format!("no process listens on port {port}");
     match found.unreadable {
-        0 => Problem::new(ProblemCode::NotFound, what),
+        0 => Problem::not_found(what),
         // Sockets of other users' processes are in the tables as well, unless they are in a network namespace of their
         // own.
-        count => Problem::new(
-            ProblemCode::NotFound,
-            format!(
-                "{what}, as far as berth can see: {count} processes of other users could not be examined"
-            ),
-        )
+        count => Problem::not_found(format!(
+            "{what}, as far as berth can see: {count} processes of other users could not be examined"
+        ))
         .hint("only processes in other network namespaces (containers) can be missing; root sees all"),
     }
 }

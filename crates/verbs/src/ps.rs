@@ -40,9 +40,8 @@ pub fn of_all(ctx: &VerbContext) -> Result<(Vec<SessionProcesses>, Vec<Problem>)
 fn listening(found: &[RunningSession]) -> Result<Vec<ListeningSocket>, Problem> {
     let members = found.iter().flat_map(|session| &session.members.processes);
     let pids: Vec<u32> = members.map(|member| member.process.pid).collect();
-    ports::listening_sockets(&pids).map_err(|error| {
-        Problem::new(ProblemCode::Refused, format!("cannot look for listening sockets: {error}"))
-    })
+    ports::listening_sockets(&pids)
+        .map_err(|error| Problem::refused(format!("cannot look for listening sockets: {error}")))
 }
 
 /// Processes of one session.

@@ -9,7 +9,7 @@ mod deletion;
 
 use std::time::Duration;
 
-use berth_api::{Problem, ProblemCode, SessionState, SessionStatus};
+use berth_api::{Problem, SessionState, SessionStatus};
 use berth_core::{CallerAction, SessionId};
 use berth_store::session_status;
 use schemars::JsonSchema;
@@ -77,7 +77,7 @@ pub fn named(ctx: &VerbContext, id: &SessionId, handle: &str) -> Result<PurgedSe
     let status = ctx.status(id)?;
     if !status.is_over() {
         let what = format!("session `{handle}` is {}, and a running session cannot be purged", status.state);
-        return Err(Problem::new(ProblemCode::Held, format!("{what}; nothing was deleted"))
+        return Err(Problem::held(format!("{what}; nothing was deleted"))
             .hint(format!("end it with `berth stop {handle}` first")));
     }
     Ok(PurgedSession::new(ctx, id.clone(), status))

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use berth_api::message::{KeeperRequest, WriterTakeover};
 use berth_api::record::AgentInterface;
-use berth_api::{KeeperConnection, Problem, ProblemCode, SessionStatus};
+use berth_api::{KeeperConnection, Problem, SessionStatus};
 use berth_core::SessionId;
 use berth_keeper::{recover, spawn_keeper};
 use berth_store::{process_ref, session_status};
@@ -46,7 +46,7 @@ pub fn start_run(
             // A keeper that has ended its run holds the lease a moment longer, to notify its clients.
             || asked_at.elapsed() > recover::GOODBYE_PATIENCE
         {
-            return Err(Problem::new(ProblemCode::Held, format!("session `{named}` is running already"))
+            return Err(Problem::held(format!("session `{named}` is running already"))
                 .hint(format!("join it with `berth attach {named}`")));
         }
         std::thread::sleep(Duration::from_millis(1));

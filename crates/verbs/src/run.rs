@@ -103,14 +103,14 @@ pub struct StartedSession {
 /// Checks the options; refuses invalid ones.
 pub fn prepare(wanted: &RunRequest) -> Result<PreparedRun, Problem> {
     let name = wanted.name.as_deref().map(SafeName::parse).transpose();
-    let name = name.map_err(|bad| Problem::new(ProblemCode::Usage, bad.to_string()))?;
+    let name = name.map_err(|bad| Problem::usage(bad.to_string()))?;
     let tags = lifecycle::tags(&wanted.tags)?;
     if wanted.agent.is_none() && wanted.command.first().is_none_or(String::is_empty) {
-        return Err(Problem::new(ProblemCode::Usage, "no agent and no command is given")
+        return Err(Problem::usage("no agent and no command is given")
             .hint("give an agent, or a command and its arguments"));
     }
     if wanted.command.iter().any(|word| word.contains('\0')) {
-        return Err(Problem::new(ProblemCode::Usage, "the command contains a zero byte"));
+        return Err(Problem::usage("the command contains a zero byte"));
     }
     let spec = match &wanted.agent {
         Some(agent) => agent_spec(wanted, agent)?,
@@ -207,10 +207,7 @@ pub fn create_session(
     ctx.may_at_all(CallerAction::Start { grant: spec.grant.into(), takes: take }, "a session")?;
     ctx.may_start_in(Path::new(&spec.cwd))?;
     let id = ctx.home.mint().map_err(|error| {
-        Problem::new(
-            ProblemCode::Refused,
-            format!("cannot create a session in {}: {error}", ctx.home.root().display()),
-        )
+        Problem::refused(format!("cannot create a session in {}: {error}", ctx.home.root().display()))
     })?;
     let spec = SessionSpec { parent: ctx.parent.as_ref().map(ToString::to_string), ..spec };
     // Held until the session's record has its key and name, so that no other command can claim them meanwhile.
@@ -319,7 +316,7 @@ fn is_same(made: &SessionSpec, asked: &SessionSpec) -> bool {
 
 /// The session's id in a keeper's status.
 pub fn id_of(status: &SessionStatus) -> Result<SessionId, Problem> {
-    SessionId::parse(&status.id).ok_or_else(|| Problem::new(ProblemCode::Bug, "the keeper gave no id"))
+    SessionId::parse(&status.id).ok_or_else(|| Problem::bug("the keeper gave no id"))
 }
 
 /// The session that a key identifies, if it has the same command.
@@ -331,10 +328,10 @@ fn find_by_key(ctx: &VerbContext, id: &SessionId, spec: &SessionSpec) -> Result<
         let shown: String =
             redact::redact_command_line(&status.what.command).chars().take(SHOWN_COMMAND_CHARS).collect();
         let key = spec.key.as_deref().unwrap_or_default();
-        return Err(Problem::new(
-            ProblemCode::Refused,
-            format!("the key `{key}` belongs to session {id}, which runs something else: {}", shown),
-        )
+        return Err(Problem::refused(format!(
+            "the key `{key}` belongs to session {id}, which runs something else: {}",
+            shown
+        ))
         .hint("use another key for another command"));
     }
     let never_ran = || {
@@ -347,7 +344,7 @@ fn find_by_key(ctx: &VerbContext, id: &SessionId, spec: &SessionSpec) -> Result<
         // it is not started again without a request.
         let what =
             format!("session {id}, which the key means, ended before its command was seen to run: {failure}");
-        return Err(Problem::new(ProblemCode::Refused, what)
+        return Err(Problem::refused(what)
             .hint(format!("`berth resume {id}` starts it; another key makes a new session")));
     }
     Ok(status)
@@ -364,8 +361,9 @@ fn wait_until_started(ctx: &VerbContext, id: &SessionId) -> Result<SessionStatus
         }
         if Instant::now() >= until {
             let what = format!("session {id}, which the key means, is still starting");
-            return Err(Problem::new(ProblemCode::Unreachable, what)
-                .hint(format!("`berth why {id}` shows the evidence for the state")));
+            return Err(
+                Problem::unreachable(what).hint(format!("`berth why {id}` shows the evidence for the state"))
+            );
         }
         std::thread::sleep(BEGIN_PAUSE);
     }
@@ -378,7 +376,7 @@ fn is_an_id(id: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let shown: String = id.chars().take(SHOWN_COMMAND_CHARS).collect();
-    Err(Problem::new(ProblemCode::Usage, format!("{shown:?} is not a valid id of a conversation"))
+    Err(Problem::usage(format!("{shown:?} is not a valid id of a conversation"))
         .hint("an id has letters, digits and `-_.:`, and does not begin with `-`"))
 }
 
@@ -406,7 +404,7 @@ fn agent_spec(wanted: &RunRequest, name: &str) -> Result<SessionSpec, Problem> {
     }
     if is_tui && wanted.prompt.is_some() {
         let what = format!("agent `{name}` has a terminal and takes no turns");
-        return Err(Problem::new(ProblemCode::Usage, what).hint("leave --prompt out, and type the text"));
+        return Err(Problem::usage(what).hint("leave --prompt out, and type the text"));
     }
     let mut again = Vec::new();
     let (command, driver, origin) = if !is_tui {
@@ -531,7 +529,7 @@ pub fn spec_of_kept(
 
 /// The command and settings of a plain command.
 fn spec(wanted: &RunRequest) -> Result<SessionSpec, Problem> {
-    let usage = |what: String| Problem::new(ProblemCode::Usage, what);
+    let usage = |what: String| Problem::usage(what);
     for (name, value) in &wanted.env {
         if value.contains('\0') {
             return Err(usage(format!("the value of {name} contains a zero byte")));
@@ -574,13 +572,14 @@ fn merge_policy(of_config: SessionPolicy, asked: PolicyChange) -> SessionPolicy 
 pub fn directory(named: Option<&Path>) -> Result<String, Problem> {
     let cwd = named.unwrap_or(Path::new("."));
     let cwd = std::fs::canonicalize(cwd).map_err(|error| {
-        Problem::new(ProblemCode::Refused, format!("cannot use the directory {}: {error}", cwd.display()))
+        Problem::refused(format!("cannot use the directory {}: {error}", cwd.display()))
             .hint("give an existing one with --cwd DIR")
     })?;
     if !cwd.is_dir() {
-        return Err(Problem::new(ProblemCode::Refused, format!("{} is not a directory", cwd.display()))
-            .hint("give one with --cwd DIR"));
+        return Err(
+            Problem::refused(format!("{} is not a directory", cwd.display())).hint("give one with --cwd DIR")
+        );
     }
     let text = cwd.into_os_string().into_string();
-    text.map_err(|odd| Problem::new(ProblemCode::Usage, format!("{odd:?} is not UTF-8")))
+    text.map_err(|odd| Problem::usage(format!("{odd:?} is not UTF-8")))
 }

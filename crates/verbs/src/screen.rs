@@ -1,7 +1,7 @@
 //! Screen of a session, also after its end.
 
 use berth_api::message::{KeeperAnswer, KeeperRequest};
-use berth_api::{Problem, ProblemCode, SessionState};
+use berth_api::{Problem, SessionState};
 use berth_core::SessionId;
 use berth_screen::{Screen, ScreenSize};
 use berth_store::session_status;
@@ -17,7 +17,7 @@ pub fn screen_text(ctx: &VerbContext, id: &SessionId, ansi: bool) -> Result<Stri
     match ctx.read(id, KeeperRequest::Screen { ansi })? {
         ReadAnswer::Keeper(KeeperAnswer::Screen { text, .. }) => Ok(text),
         ReadAnswer::Keeper(other) => {
-            Err(Problem::new(ProblemCode::Bug, format!("the keeper sent an unexpected answer: {other:?}")))
+            Err(Problem::bug(format!("the keeper sent an unexpected answer: {other:?}")))
         }
         ReadAnswer::NoKeeper | ReadAnswer::Silent => {
             let mut screen = remembered_screen(ctx, id)?;
@@ -38,9 +38,10 @@ pub fn remembered_screen(ctx: &VerbContext, id: &SessionId) -> Result<Screen, Pr
         {
             bytes
         }
-        Ok(_) | Err(_) => session.output().tail(status.output_from, REPLAY_BYTES).map_err(|error| {
-            Problem::new(ProblemCode::Refused, format!("cannot read the output of session {id}: {error}"))
-        })?,
+        Ok(_) | Err(_) => session
+            .output()
+            .tail(status.output_from, REPLAY_BYTES)
+            .map_err(|error| Problem::refused(format!("cannot read the output of session {id}: {error}")))?,
     };
     let size = match (status.rows, status.cols) {
         (0, _) | (_, 0) => ScreenSize { rows: 24, cols: 80 },

@@ -13,7 +13,7 @@ mod codex;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_conversations::injected_hooks;
 
 pub use change::FileEdit;
@@ -46,7 +46,7 @@ impl SetupPlan {
     pub fn link(root: &Path) -> Result<(), Problem> {
         injected_hooks::link_hook_program(root, true).map_err(|error| {
             let link = injected_hooks::hook_link_path(root);
-            Problem::new(ProblemCode::Refused, format!("cannot create the link {}: {error}", link.display()))
+            Problem::refused(format!("cannot create the link {}: {error}", link.display()))
                 .hint("fix that, then try again; nothing was set up")
         })
     }
@@ -70,7 +70,7 @@ fn config_dir(variable: &str, otherwise: &str) -> Result<PathBuf, Problem> {
         value.map(PathBuf::from).filter(|path| path.is_absolute())
     };
     set(variable).or_else(|| Some(set("HOME")?.join(otherwise))).ok_or_else(|| {
-        Problem::new(ProblemCode::Refused, format!("neither {variable} nor HOME is set to an absolute path"))
+        Problem::refused(format!("neither {variable} nor HOME is set to an absolute path"))
             .hint("set HOME to your home directory")
     })
 }
@@ -78,11 +78,8 @@ fn config_dir(variable: &str, otherwise: &str) -> Result<PathBuf, Problem> {
 /// The text of a file; `None` if it does not exist.
 fn read(path: &Path) -> Result<Option<String>, Problem> {
     let refused = |why: String| {
-        Problem::new(
-            ProblemCode::Refused,
-            format!("cannot use {}: {why}; nothing was changed", path.display()),
-        )
-        .hint("fix or move it, then try again")
+        Problem::refused(format!("cannot use {}: {why}; nothing was changed", path.display()))
+            .hint("fix or move it, then try again")
     };
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => return Err(refused("it is not a file".to_owned())),

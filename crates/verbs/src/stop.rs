@@ -41,11 +41,8 @@ pub fn stop(ctx: &VerbContext, id: &SessionId, grace_ms: u64) -> Result<SessionS
     if status.is_over() {
         return Ok(status);
     }
-    Err(Problem::new(
-        ProblemCode::Held,
-        format!("session `{}` is not over: it is {}", status.handle(), status.state),
-    )
-    .hint("it was started again meanwhile; try again"))
+    Err(Problem::held(format!("session `{}` is not over: it is {}", status.handle(), status.state))
+        .hint("it was started again meanwhile; try again"))
 }
 
 fn ask_to_stop(ctx: &VerbContext, id: &SessionId, grace_ms: u64) -> Result<SessionStatus, Problem> {
@@ -57,10 +54,7 @@ fn ask_to_stop(ctx: &VerbContext, id: &SessionId, grace_ms: u64) -> Result<Sessi
         match keeper.ask(KeeperRequest::Stop { grace_ms }) {
             Ok(KeeperAnswer::Done { status }) => return Ok(*status),
             Ok(other) => {
-                return Err(Problem::new(
-                    ProblemCode::Bug,
-                    format!("the keeper sent an unexpected answer: {other:?}"),
-                ));
+                return Err(Problem::bug(format!("the keeper sent an unexpected answer: {other:?}")));
             }
             // The keeper was leaving already: the files have the result.
             Err(problem) if problem.code == ProblemCode::Unreachable && ctx.is_gone(id) => {}

@@ -12,9 +12,9 @@ mod item_collector;
 
 use std::io;
 
+use berth_api::Problem;
 use berth_api::record::AgentInterface;
 use berth_api::turn::{TurnPage, TurnView};
-use berth_api::{Problem, ProblemCode};
 use berth_core::SessionId;
 use berth_driver::output::OutputLines;
 use berth_store::output::OutputFiles;
@@ -103,9 +103,7 @@ pub fn page(ctx: &VerbContext, id: &SessionId, after: u64, limit: usize) -> Resu
     let own = agent_record::find(ctx, id, &status)?;
     if has_terminal && status.turns.is_none() && own.is_none() {
         let what = format!("session `{}` is a terminal and has no turns", status.handle());
-        return Err(
-            Problem::new(ProblemCode::Refused, what).hint("its screen and its output have what it showed")
-        );
+        return Err(Problem::refused(what).hint("its screen and its output have what it showed"));
     }
     let TurnPage { turns: views, total, .. } =
         turns::page(ctx, id, after.saturating_add(1), limit as u64, MAX_PAGE_BYTES)?;
@@ -229,6 +227,6 @@ pub(crate) fn items(
 
 /// The error for a file that cannot be read.
 pub(crate) fn unreadable(place: impl std::fmt::Display, error: &io::Error) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("cannot read {place}: {error}"))
+    Problem::refused(format!("cannot read {place}: {error}"))
         .hint("check that you may read it and that the disk is healthy")
 }

@@ -39,13 +39,10 @@ pub fn resolve_paths(ctx: &VerbContext, word: &str) -> Result<Vec<PathBuf>, Prob
 /// The transcripts of a session; `handle` is its name for messages.
 pub fn of_session(ctx: &VerbContext, id: &SessionId, handle: &str) -> Result<Vec<PathBuf>, Problem> {
     let session = session_status::history(&ctx.home, id)?.session;
-    let files =
-        location::conversation_files(&session).map_err(|why| Problem::new(ProblemCode::Refused, why))?;
+    let files = location::conversation_files(&session).map_err(Problem::refused)?;
     if files.is_empty() {
         let what = format!("the agent of session `{handle}` keeps no transcript that berth can read");
-        return Err(
-            Problem::new(ProblemCode::NotFound, what).hint("`berth export` exports what its keeper recorded")
-        );
+        return Err(Problem::not_found(what).hint("`berth export` exports what its keeper recorded"));
     }
     Ok(files)
 }
@@ -55,12 +52,12 @@ fn kept(ctx: &VerbContext, word: &str) -> Result<Vec<PathBuf>, Problem> {
     let found = foreign::find(ctx, word, None).map_err(|problem| match problem.code {
         ProblemCode::NotFound => {
             let what = format!("`{word}` is neither a file, nor a session, nor the id of a conversation");
-            Problem::new(ProblemCode::NotFound, what)
+            Problem::not_found(what)
                 .hint("name the file, a session of `berth ls --all` or an id of `berth transcript ls --all`")
         }
         _ => problem,
     })?;
-    let nothing = || Problem::new(ProblemCode::NotFound, format!("conversation {} is still empty", found.id));
+    let nothing = || Problem::not_found(format!("conversation {} is still empty", found.id));
     Ok(vec![found.file.clone().ok_or_else(nothing)?])
 }
 
@@ -71,9 +68,9 @@ pub fn resolve_path(ctx: &VerbContext, word: &str) -> Result<PathBuf, Problem> {
         (Some(one), None) => Ok(one),
         (Some(one), Some(other)) => {
             let what = format!("`{word}` has two transcripts: {} and {}", one.display(), other.display());
-            Err(Problem::new(ProblemCode::Usage, what).hint("name one of them"))
+            Err(Problem::usage(what).hint("name one of them"))
         }
-        (None, _) => Err(Problem::new(ProblemCode::NotFound, format!("`{word}` has no transcript"))),
+        (None, _) => Err(Problem::not_found(format!("`{word}` has no transcript"))),
     }
 }
 
@@ -82,7 +79,7 @@ pub fn resolve_path(ctx: &VerbContext, word: &str) -> Result<PathBuf, Problem> {
 pub fn all(env: impl Fn(&str) -> Option<OsString>) -> Result<AllTranscripts, Problem> {
     let mut all = AllTranscripts::default();
     for kind in TranscriptKind::ALL {
-        let every = every_file(kind, &env).map_err(|why| Problem::new(ProblemCode::Refused, why))?;
+        let every = every_file(kind, &env).map_err(Problem::refused)?;
         all.files.extend(every.files);
         all.damaged.extend(every.damaged);
     }
@@ -158,9 +155,7 @@ pub fn tree_of(path: &Path, progress: &dyn ProgressSink) -> Result<tree::Convers
         bytes += more;
         progress.add((bytes >> 20) - before);
     });
-    found.map_err(|why| {
-        Problem::new(ProblemCode::Refused, why).hint("`berth transcript check` says what is in it")
-    })
+    found.map_err(|what| Problem::refused(what).hint("`berth transcript check` says what is in it"))
 }
 
 /// Makes a repaired copy. With a new id the target may be a directory: the copy gets the name that the agent would give
@@ -181,7 +176,7 @@ pub fn repair_file(
     let options = repair::RepairOptions { new_id, is_held: holder.is_some(), ..options };
     let made = repair::repair(source, &target, &options).map_err(|why| {
         let is_there = why.ends_with("exists already");
-        let problem = Problem::new(ProblemCode::Refused, why);
+        let problem = Problem::refused(why);
         if is_there {
             problem.hint("choose another name, or replace it with --force; nothing was written")
         } else {
@@ -196,10 +191,7 @@ fn random_id() -> Result<String, Problem> {
     let mut bytes = [0; 16];
     let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     if got.is_err() {
-        return Err(Problem::new(
-            ProblemCode::Refused,
-            "cannot make an id: the system gives no random bytes",
-        ));
+        return Err(Problem::refused("cannot make an id: the system gives no random bytes"));
     }
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;

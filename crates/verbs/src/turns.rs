@@ -512,10 +512,10 @@ fn bring_back_from(
     let session = session_status::history(&ctx.home, id)?.session;
     if let Some(by) = session.stopped_by.clone().filter(|_| !session.is_live()) {
         let turn = turn_id(id.as_str(), number);
-        return Err(Problem::new(
-            ProblemCode::Held,
-            format!("the session was stopped by {}; turn {turn} is {}", by.place, known.state),
-        )
+        return Err(Problem::held(format!(
+            "the session was stopped by {}; turn {turn} is {}",
+            by.place, known.state
+        ))
         .hint(format!("`berth resume {id}` continues with the waiting turns")));
     }
     if let Some(held) = &known.held {
@@ -560,7 +560,7 @@ pub fn turn_wait_state(
         let hint = format!(
             "`berth resume {id}` continues with the waiting turns, and so does the next `berth send`"
         );
-        return Ok(TurnWaitState::Held(Problem::new(ProblemCode::Held, what).hint(hint)));
+        return Ok(TurnWaitState::Held(Problem::held(what).hint(hint)));
     }
     match bring_back_from(ctx, id, number, known) {
         Ok(TurnAccess::Over(view)) => Ok(TurnWaitState::Over(view)),
@@ -602,19 +602,19 @@ pub fn turn_withdrawn_problem(view: &TurnView) -> Option<Problem> {
         view.state == TurnState::Cancelled && view.delivered_at.is_none() && view.cancelled_by.is_none();
     (never_began && is_late).then(|| {
         let why = view.reason.clone().unwrap_or_default();
-        Problem::new(ProblemCode::TimedOut, format!("turn {} did not begin and will not: {why}", view.turn))
+        Problem::timed_out(format!("turn {} did not begin and will not: {why}", view.turn))
             .hint("nothing was sent to the agent; send it again later, with another key")
     })
 }
 
 fn not_over(turn: &str) -> Problem {
-    Problem::new(ProblemCode::TimedOut, format!("turn {turn} is not over yet"))
+    Problem::timed_out(format!("turn {turn} is not over yet"))
         .hint(format!("it goes on; `berth wait {turn}` waits for it, `berth cancel {turn}` ends it"))
 }
 
 /// The error for a turn that is accepted and cannot begin by itself.
 fn held_problem(turn: &str, held: &str) -> Problem {
-    Problem::new(ProblemCode::Held, format!("turn {turn} is accepted, and waits: {held}"))
+    Problem::held(format!("turn {turn} is accepted, and waits: {held}"))
         .hint(format!("it stays in the queue; `berth cancel {turn}` withdraws it"))
 }
 
@@ -631,13 +631,13 @@ pub fn random_conversation_id() -> Result<String, Problem> {
 fn random() -> Result<[u8; 16], Problem> {
     let mut bytes = [0; 16];
     berth_host::random_bytes(&mut bytes)
-        .map_err(|error| Problem::new(ProblemCode::Refused, format!("cannot get random bytes: {error}")))?;
+        .map_err(|error| Problem::refused(format!("cannot get random bytes: {error}")))?;
     Ok(bytes)
 }
 
 /// The error for an answer that does not fit the request.
 pub fn unexpected_answer(answer: &KeeperAnswer) -> Problem {
-    Problem::new(ProblemCode::Bug, format!("the keeper sent an unexpected answer: {answer:?}"))
+    Problem::bug(format!("the keeper sent an unexpected answer: {answer:?}"))
 }
 
 /// Applies one change to a session's turns: through its keeper, else with its lease.

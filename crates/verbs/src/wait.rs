@@ -49,7 +49,7 @@ pub fn is_reached(status: &SessionStatus, wanted: AwaitedState) -> bool {
 /// The error for a session without a keeper: its state does not change.
 pub fn not_running_problem(status: &SessionStatus, handle: &str, wanted: AwaitedState) -> Problem {
     let what = format!("session `{handle}` is {}, so it cannot become {}", status.state, wanted.state());
-    Problem::new(ProblemCode::Refused, what).hint(format!("`berth resume {handle}` starts it again"))
+    Problem::refused(what).hint(format!("`berth resume {handle}` starts it again"))
 }
 
 /// The turn that the condition `done` means: the latest one.
@@ -60,7 +60,7 @@ pub fn latest_turn(status: &SessionStatus, handle: &str) -> Result<u64, Problem>
     if turns.total > 0 {
         return Ok(turns.total);
     }
-    Err(Problem::new(ProblemCode::NotFound, format!("session `{handle}` has no turns"))
+    Err(Problem::not_found(format!("session `{handle}` has no turns"))
         .hint(format!("`berth send {handle} TEXT` sends one")))
 }
 
@@ -72,7 +72,7 @@ pub fn current_or_latest_turn(status: &SessionStatus, handle: &str) -> Result<u6
 
 /// The error for a run that ended without a match.
 pub fn output_missing_problem(id: &SessionId) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("session {id} ended and printed no match"))
+    Problem::refused(format!("session {id} ended and printed no match"))
         .hint(format!("`berth output {id}` prints its output"))
 }
 
@@ -97,7 +97,7 @@ impl OutputMatcher {
         let mut buffer = vec![0; READ_BYTES];
         loop {
             let (count, from) = self.output.read_at(self.offset, &mut buffer).map_err(|error| {
-                Problem::new(ProblemCode::Refused, format!("cannot read {}: {error}", self.output.display()))
+                Problem::refused(format!("cannot read {}: {error}", self.output.display()))
             })?;
             if count == 0 {
                 return Ok(false);
@@ -127,14 +127,11 @@ pub fn exit_code(status: &SessionStatus) -> Result<u8, Problem> {
         Some(code) => Ok(u8::try_from(code).unwrap_or(ProblemCode::Refused.exit_code())),
         None => {
             let why = status.failure.clone().unwrap_or_else(|| format!("it is {}", status.state));
-            Err(Problem::new(
-                ProblemCode::Refused,
-                format!("the run of session `{}` has no exit code: {why}", status.handle()),
-            )
-            .hint(format!(
-                "`berth log {0}` shows its events, `berth resume {0}` starts it again",
-                status.handle()
-            )))
+            Err(Problem::refused(format!("the run of session `{}` has no exit code: {why}", status.handle()))
+                .hint(format!(
+                    "`berth log {0}` shows its events, `berth resume {0}` starts it again",
+                    status.handle()
+                )))
         }
     }
 }

@@ -3,12 +3,12 @@
 //! Promise: nothing is dropped silently: a block that cannot be text is refused by name. Start with [`text`].
 
 use agent_client_protocol_schema::v1::{ContentBlock, EmbeddedResourceResource};
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use serde_json::Value;
 
 /// The text of a prompt.
 pub(super) fn text(prompt: &Value) -> Result<String, Problem> {
-    let usage = |what: String| Problem::new(ProblemCode::Usage, what);
+    let usage = |what: String| Problem::usage(what);
     let blocks =
         prompt.as_array().ok_or_else(|| usage("a prompt is an array of content blocks".to_owned()))?;
     let mut parts: Vec<String> = Vec::new();
@@ -45,12 +45,14 @@ pub(super) fn text(prompt: &Value) -> Result<String, Problem> {
 }
 
 fn refused(what: &str) -> Problem {
-    Problem::new(ProblemCode::Usage, format!("a turn is text, and {what} is not; nothing was sent"))
+    Problem::usage(format!("a turn is text, and {what} is not; nothing was sent"))
         .hint("save it as a file and name that in the prompt: the agent can open it")
 }
 
 #[cfg(test)]
 mod tests {
+    use berth_api::ProblemCode;
+
     use super::*;
     use serde_json::json;
 

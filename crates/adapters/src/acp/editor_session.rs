@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use agent_client_protocol_schema::v1::{Meta, PromptResponse, StopReason};
 use berth_api::message::KeeperRequest;
 use berth_api::turn::{NewTurn, TurnReceipt, TurnView};
-use berth_api::{KeeperConnection, Problem, ProblemCode, TurnState};
+use berth_api::{KeeperConnection, Problem, TurnState};
 use berth_core::{Command, SessionId};
 use berth_driver::{InterruptionReason, acp};
 use berth_verbs::turns;
@@ -124,8 +124,7 @@ impl EditorSession {
                 TrySendError::Full(_) => format!("{MOST_UNSENT} prompts wait to be accepted already"),
                 TrySendError::Disconnected(_) => "the session is closed".to_owned(),
             };
-            Problem::new(ProblemCode::Full, format!("{what}; nothing was sent"))
-                .hint("wait for an answer first")
+            Problem::full(format!("{what}; nothing was sent")).hint("wait for an answer first")
         })
     }
 
@@ -246,9 +245,8 @@ fn outcome(view: &TurnView) -> PromptAnswer {
         "inputTokens": view.input_tokens, "outputTokens": view.output_tokens, "cut": view.cut,
     });
     let why = reason.as_deref().unwrap_or("the reason is unknown");
-    let failed = |what: String, hint: String| {
-        Err(Box::new((Problem::new(ProblemCode::Refused, what).hint(hint), Some(meta.clone()))))
-    };
+    let failed =
+        |what: String, hint: String| Err(Box::new((Problem::refused(what).hint(hint), Some(meta.clone()))));
     match state {
         TurnState::Done => Ok((StopReason::EndTurn, meta)),
         TurnState::Cancelled => Ok((StopReason::Cancelled, meta)),

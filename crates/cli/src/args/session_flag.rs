@@ -4,7 +4,7 @@
 //! Not here: finding the session with that name (see `crate::target_session`).
 //! Start with [`with_session`] and [`named`].
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 
 /// Ids of the arguments that name a session or a turn.
 const ABOUT_A_SESSION: [&str; 3] = ["session", "sessions", "turn"];
@@ -32,7 +32,7 @@ pub(super) fn conflicting_argument(found: &clap::ArgMatches) -> Option<Problem> 
     };
     let flag = INSTEAD_OF_A_SESSION.iter().find(is_typed)?.replace('_', "-");
     let what = format!("--{flag} and --session do not go together");
-    Some(Problem::new(ProblemCode::Usage, what).hint("leave one of them out"))
+    Some(Problem::usage(what).hint("leave one of them out"))
 }
 
 /// The words that name sessions, as typed and in order. With --session that is its value alone: the other words are

@@ -1,7 +1,7 @@
 //! Arguments of `berth attach`, `input`, `screen` and `output`, which use a session's terminal.
 
+use berth_api::Problem;
 use berth_api::record::AgentInterface;
-use berth_api::{Problem, ProblemCode};
 use berth_config::config::CtrlKey;
 
 /// Options for leaving an attached session.
@@ -81,9 +81,7 @@ impl InterfaceArgs {
         match (self.tui, self.chat) {
             (true, _) => Ok(Some(AgentInterface::Terminal)),
             (false, true) => Ok(Some(AgentInterface::Chat)),
-            (false, false) if self.now => {
-                Err(Problem::new(ProblemCode::Usage, "--now needs --tui or --chat"))
-            }
+            (false, false) if self.now => Err(Problem::usage("--now needs --tui or --chat")),
             (false, false) => Ok(None),
         }
     }

@@ -5,7 +5,7 @@ mod version;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use serde::Serialize;
 
 use crate::agents::{AgentDefinition, AgentSource, AgentTable, TuiStart};
@@ -61,9 +61,8 @@ struct AgentRow<'a> {
 
 /// Locates the programs of these agents, and asks the installed ones for their versions.
 fn agent_rows<'a>(agents: &[&'a AgentDefinition], limit: Duration) -> Result<Vec<AgentRow<'a>>, Problem> {
-    let cwd = std::env::current_dir().map_err(|error| {
-        Problem::new(ProblemCode::Refused, format!("cannot tell the current directory: {error}"))
-    })?;
+    let cwd = std::env::current_dir()
+        .map_err(|error| Problem::refused(format!("cannot tell the current directory: {error}")))?;
     let located: Vec<_> = agents.iter().map(|agent| agent.locate(&agent.command, &cwd)).collect();
     let questions: Vec<Option<VersionQuery<'_>>> = std::iter::zip(agents, &located)
         .map(|(agent, program)| {

@@ -60,14 +60,12 @@ fn reply(words: &[String], text: Option<String>) -> Result<QuestionReply, Proble
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match (words.as_slice(), text) {
         (["allow" | "yes"], None) => Ok(QuestionReply::Allow),
-        (["allow" | "yes", ..], _) => {
-            Err(Problem::new(ProblemCode::Usage, "`allow` takes no text and no option")
-                .hint("a reason goes with `deny`; send anything else with `berth send`"))
-        }
+        (["allow" | "yes", ..], _) => Err(Problem::usage("`allow` takes no text and no option")
+            .hint("a reason goes with `deny`; send anything else with `berth send`")),
         (["deny" | "no"], reason) => Ok(QuestionReply::Deny { reason }),
         (["deny" | "no", reason], None) => Ok(QuestionReply::Deny { reason: Some((*reason).to_owned()) }),
         (["deny" | "no", ..], _) => {
-            Err(Problem::new(ProblemCode::Usage, "`deny` takes one reason").hint("put the reason in quotes"))
+            Err(Problem::usage("`deny` takes one reason").hint("put the reason in quotes"))
         }
         (ids, text) => {
             Ok(QuestionReply::Options { ids: ids.iter().map(|id| (*id).to_owned()).collect(), text })
@@ -100,7 +98,7 @@ fn approved(
             Some(ask) => format!("read it with `berth show {handle}`; `{}` answers it", command(ask)),
             None => format!("`berth show {handle}` lists the questions as RUN:REQUEST"),
         };
-        return Err(Problem::new(ProblemCode::Usage, what).hint(hint));
+        return Err(Problem::usage(what).hint(hint));
     }
     let ask = match turns.asks.as_slice() {
         [] => return Err(berth_api::problem::refusal(&Refusal::NoSuchRequest { request: None }, handle)),
@@ -108,7 +106,7 @@ fn approved(
         [first, ..] => {
             let ids: Vec<String> = turns.asks.iter().map(|ask| id_of(ask).to_string()).collect();
             let what = format!("session `{handle}` has {} open questions: {}", ids.len(), ids.join(", "));
-            return Err(Problem::new(ProblemCode::Usage, what)
+            return Err(Problem::usage(what)
                 .hint(format!("`berth show {handle}` has them in full; as in `{}`", command(first))));
         }
     };
@@ -124,7 +122,7 @@ fn approved(
         let (tool, detail) = (&ask.tool, &ask.detail);
         if !tty::can_ask() {
             let what = format!("no question is named; `{handle}` asks ({}): {tool}: {detail}", id_of(ask));
-            return Err(Problem::new(ProblemCode::Usage, what)
+            return Err(Problem::usage(what)
                 .hint(format!("`{}` answers this question; --yes answers any open question", command(ask))));
         }
         consent::confirm(&match reply {
@@ -166,7 +164,7 @@ fn unanswered(status: &SessionStatus, handle: &str, wanted: Option<&QuestionId>)
         "with --request {question} answer `allow`, `deny`, or one of: {}{several}{text}{reason}",
         options.join(", ")
     );
-    Problem::new(ProblemCode::Usage, what).hint(hint)
+    Problem::usage(what).hint(hint)
 }
 
 #[cfg(test)]

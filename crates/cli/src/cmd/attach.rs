@@ -1,7 +1,7 @@
 //! `berth attach`: connects this terminal to a session's terminal or chat.
 
+use berth_api::Problem;
 use berth_api::message::AttachMode;
-use berth_api::{Problem, ProblemCode};
 use berth_store::session_status;
 
 use crate::args::{AttachArgs, ResumeArgs};
@@ -15,7 +15,7 @@ use crate::{consent, print, tty};
 pub(crate) fn run(ctx: &CommandContext, args: &AttachArgs) -> Result<u8, Problem> {
     if !tty::is_interactive() {
         let session = args.session.as_deref().or(ctx.session.as_deref()).unwrap_or("S");
-        return Err(Problem::new(ProblemCode::Usage, "attaching needs a terminal on standard input and output")
+        return Err(Problem::usage("attaching needs a terminal on standard input and output")
             .hint(format!(
                 "scripts use `berth output {session} --follow`, `berth input {session} TEXT`, `berth screen {session}`"
             )));
@@ -28,7 +28,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &AttachArgs) -> Result<u8, Problem
     if !session_status::history(&ctx.home, &id)?.session.has_terminal() {
         if args.observe || args.take {
             let what = "an agent that takes turns has no terminal to watch or to take over";
-            return Err(Problem::new(ProblemCode::Usage, what).hint(format!(
+            return Err(Problem::usage(what).hint(format!(
                 "`berth log {handle} --follow` shows what happens, `berth send {handle} --interrupt TEXT` interrupts"
             )));
         }

@@ -1,6 +1,6 @@
 //! `berth audit`: prints the audit log of the gateway.
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_store::audit::{self, AuditEntry, AuditEvent, text_for_log};
 
 use crate::args::AuditArgs;
@@ -9,7 +9,7 @@ use crate::print;
 
 pub(crate) fn run(ctx: &CommandContext, args: &AuditArgs) -> Result<u8, Problem> {
     let log = audit::read_audit_log(ctx.home.root())
-        .map_err(|error| Problem::new(ProblemCode::Refused, format!("cannot read the audit log: {error}")))?;
+        .map_err(|error| Problem::refused(format!("cannot read the audit log: {error}")))?;
     let since = args.since.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let from = since.map_or(0, |time| berth_host::clock::wall_ms().saturating_sub(time));
     let mut entries: Vec<&AuditEntry> = log.entries.iter().filter(|entry| entry.at.0 >= from).collect();
@@ -32,7 +32,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &AuditArgs) -> Result<u8, Problem>
 /// An entry as one line of JSON. The file may have been edited, so control characters are removed here as well.
 fn object(entry: &AuditEntry) -> Result<String, Problem> {
     let json = serde_json::to_string(entry)
-        .map_err(|error| Problem::new(ProblemCode::Bug, format!("cannot print an entry: {error}")))?;
+        .map_err(|error| Problem::bug(format!("cannot print an entry: {error}")))?;
     Ok(json.chars().filter(|c| !c.is_control()).collect())
 }
 

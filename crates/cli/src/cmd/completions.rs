@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_host::spawn::find_program;
 use clap_complete::env::Shells;
 
@@ -16,16 +16,14 @@ pub(crate) fn run(args: &CompletionsArgs) -> Result<u8, Problem> {
     let mut script = Vec::new();
     shell
         .write_registration(completion::VARIABLE, "berth", "berth", &program()?, &mut script)
-        .map_err(|error| Problem::new(ProblemCode::Bug, format!("cannot make the script: {error}")))?;
+        .map_err(|error| Problem::bug(format!("cannot make the script: {error}")))?;
     print::raw(&script)?;
     Ok(0)
 }
 
 /// The command with which the script calls berth: its name if PATH leads to this program, else its full path.
 fn program() -> Result<String, Problem> {
-    let trouble = |what: String| {
-        Problem::new(ProblemCode::Refused, what).hint("put berth into a directory that is in PATH")
-    };
+    let trouble = |what: String| Problem::refused(what).hint("put berth into a directory that is in PATH");
     let ours = std::env::current_exe().and_then(|path| path.canonicalize());
     let ours = ours.map_err(|error| trouble(format!("cannot tell where this program is: {error}")))?;
     let path = std::env::var_os("PATH");

@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use serde_json::{Value, json};
 
 use crate::agents::AgentTable;
@@ -150,7 +150,7 @@ fn check(file: Option<&Path>) -> Result<(), Problem> {
     };
     let config = Config::load_from(path.clone())?;
     if !config.is_there && file.is_some() {
-        return Err(Problem::new(ProblemCode::NotFound, format!("there is no file {}", path.display()))
+        return Err(Problem::not_found(format!("there is no file {}", path.display()))
             .hint("`berth config --path` says where berth looks for its own"));
     }
     let is_there = config.is_there;
@@ -166,19 +166,14 @@ fn edit() -> Result<(), Problem> {
     let path = place()?;
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let editor = set("VISUAL").or_else(|| set("EDITOR")).ok_or_else(|| {
-        Problem::new(ProblemCode::Refused, "no editor is set: neither VISUAL nor EDITOR has a value").hint(
-            format!(
-                "set VISUAL or EDITOR, or edit {} yourself and run `berth config --check`",
-                path.display()
-            ),
-        )
+        Problem::refused("no editor is set: neither VISUAL nor EDITOR has a value").hint(format!(
+            "set VISUAL or EDITOR, or edit {} yourself and run `berth config --check`",
+            path.display()
+        ))
     })?;
     if !tty::is_interactive() {
-        return Err(Problem::new(
-            ProblemCode::Usage,
-            "an editor needs a terminal on standard input and output",
-        )
-        .hint(format!("write {} and run `berth config --check`", path.display())));
+        return Err(Problem::usage("an editor needs a terminal on standard input and output")
+            .hint(format!("write {} and run `berth config --check`", path.display())));
     }
     begin_file(&path)?;
     // A shell runs the editor, as in git, because the variable may have options in it.
@@ -187,9 +182,9 @@ fn edit() -> Result<(), Problem> {
         Command::new("sh").args(["-c", script, "sh"]).arg(&path).env("BERTH_EDITOR", &editor).status();
     match ended {
         Ok(status) if status.success() => check(None),
-        Ok(status) => Err(Problem::new(ProblemCode::Refused, format!("the editor failed: {status}"))
+        Ok(status) => Err(Problem::refused(format!("the editor failed: {status}"))
             .hint("`berth config --check` says whether the file is valid")),
-        Err(error) => Err(Problem::new(ProblemCode::Refused, format!("cannot start the editor: {error}"))
+        Err(error) => Err(Problem::refused(format!("cannot start the editor: {error}"))
             .hint("set VISUAL or EDITOR to an installed editor")),
     }
 }
@@ -207,17 +202,14 @@ fn begin_file(path: &Path) -> Result<(), Problem> {
         }
     };
     begun().map_err(|error| {
-        Problem::new(ProblemCode::Refused, format!("cannot create {}: {error}", path.display()))
+        Problem::refused(format!("cannot create {}: {error}", path.display()))
             .hint("BERTH_CONFIG=FILE names another file")
     })
 }
 
 fn place() -> Result<PathBuf, Problem> {
     config::config_path().ok_or_else(|| {
-        Problem::new(
-            ProblemCode::Refused,
-            "there is no place for a config file: neither BERTH_CONFIG nor HOME is set",
-        )
-        .hint("name a file with BERTH_CONFIG=FILE")
+        Problem::refused("there is no place for a config file: neither BERTH_CONFIG nor HOME is set")
+            .hint("name a file with BERTH_CONFIG=FILE")
     })
 }

@@ -80,9 +80,9 @@ pub(crate) fn show(ctx: &CommandContext, args: &TranscriptShowArgs) -> Result<u8
 
 /// The absolute path of a directory, as agents record it. The directory may no longer exist.
 pub(crate) fn directory(dir: &Path) -> Result<PathBuf, Problem> {
-    std::fs::canonicalize(dir).or_else(|_| std::path::absolute(dir)).map_err(|error| {
-        Problem::new(ProblemCode::Usage, format!("cannot use the directory {}: {error}", dir.display()))
-    })
+    std::fs::canonicalize(dir)
+        .or_else(|_| std::path::absolute(dir))
+        .map_err(|error| Problem::usage(format!("cannot use the directory {}: {error}", dir.display())))
 }
 
 fn shown(found: &ConversationList, json: bool, nothing: &str, all: &str) -> Result<u8, Problem> {
@@ -104,7 +104,7 @@ fn shown(found: &ConversationList, json: bool, nothing: &str, all: &str) -> Resu
 /// Prints the problems of a search, and returns its exit code.
 fn told(found: &ConversationList) -> Result<u8, Problem> {
     for why in &found.damaged {
-        print::problem(&Problem::new(ProblemCode::Refused, why.clone()));
+        print::problem(&Problem::refused(why.clone()));
     }
     Ok(if found.damaged.is_empty() { 0 } else { ProblemCode::Refused.exit_code() })
 }

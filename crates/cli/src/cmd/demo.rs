@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_host::identity::{Pidfd, ProcessIdentity, ProcessLiveness};
 use berth_host::pty::Pty;
 use berth_host::signals::SignalFd;
@@ -295,7 +295,7 @@ fn say(text: &str) {
 }
 
 fn problem(what: &str) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("the demo failed: {what}"))
+    Problem::refused(format!("the demo failed: {what}"))
 }
 
 fn odd(error: std::io::Error) -> Problem {

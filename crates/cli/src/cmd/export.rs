@@ -1,6 +1,6 @@
 //! `berth export`: writes a session to a file in a common format.
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_verbs::export::{SessionExport, cast, events, markdown};
 use clap::ValueEnum;
 
@@ -20,8 +20,9 @@ pub(crate) fn run(ctx: &CommandContext, args: &ExportArgs) -> Result<u8, Problem
         session.check_playable()?;
     }
     if format != ExportFormatArg::Cast && args.idle_limit.is_some() {
-        return Err(Problem::new(ProblemCode::Usage, "only a recording has pauses")
-            .hint("use `--idle-limit` with `--format cast`"));
+        return Err(
+            Problem::usage("only a recording has pauses").hint("use `--idle-limit` with `--format cast`")
+        );
     }
     let name = format!("{}.{}", session.status.name.as_deref().unwrap_or(id.as_str()), ending(format));
     let mut target = ExportTarget::open(&args.output, &name, args.force)?;
@@ -55,8 +56,7 @@ fn wanted(args: &ExportArgs) -> Result<Option<ExportFormatArg>, Problem> {
         (Some(format), Some(by_name)) if format != by_name => {
             let (file, format) = (args.output.display(), ending(format));
             let what = format!("{file} has the extension of {}, but --format says {format}", ending(by_name));
-            Err(Problem::new(ProblemCode::Usage, what)
-                .hint(format!("leave --format out, or name a file .{format}")))
+            Err(Problem::usage(what).hint(format!("leave --format out, or name a file .{format}")))
         }
         (format, by_name) => Ok(format.or(by_name)),
     }

@@ -6,7 +6,7 @@ mod release;
 mod show;
 mod stop;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::SessionId;
 use berth_verbs::helper::{describe_helper, reword_for_helper};
 use berth_verbs::run::directory;
@@ -39,7 +39,7 @@ pub(crate) fn run(ctx: &CommandContext, args: HelperArgs) -> Result<u8, Problem>
 /// The session that `--owner` names, which is required.
 fn owner(ctx: &CommandContext, named: Option<&String>) -> Result<SessionId, Problem> {
     let named = named.filter(|named| !named.is_empty()).ok_or_else(|| {
-        Problem::new(ProblemCode::Usage, "no owner is named for the helper")
+        Problem::usage("no owner is named for the helper")
             .hint("name a session with --owner S; inside a session that session is the default")
     })?;
     ctx.find(named)

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_store::killpoint;
 use berth_verbs::hook::{self, HookCall, HookSource, MAX_EVENT_BYTES};
 use rustix::buffer::spare_capacity;
@@ -37,9 +37,8 @@ pub(crate) fn early() -> bool {
 
 /// Handles a call that has global options of berth before the verb.
 pub(crate) fn run(args: &HookArgs) -> Result<u8, Problem> {
-    let source = HookSource::of(&args.agent).ok_or_else(|| {
-        Problem::new(ProblemCode::Usage, format!("`{}` is not an agent with hooks", args.agent))
-    })?;
+    let source = HookSource::of(&args.agent)
+        .ok_or_else(|| Problem::usage(format!("`{}` is not an agent with hooks", args.agent)))?;
     let call = HookCall { source, home: args.home.clone(), config: args.config.clone() };
     take(&call, args.event.clone());
     Ok(0)

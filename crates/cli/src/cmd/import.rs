@@ -31,7 +31,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &ImportArgs) -> Result<u8, Problem
         print::note(&summary(&done));
     }
     for why in &found.damaged {
-        print::problem(&Problem::new(ProblemCode::Refused, why.clone()));
+        print::problem(&Problem::refused(why.clone()));
     }
     // A refused conversation is an error only if it was named. With --all, some are always open or empty.
     let is_refused =

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_verbs::input::{self, MAX_BYTES};
 
 use crate::args::InputArgs;
@@ -22,10 +22,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &InputArgs) -> Result<u8, Problem>
 fn standard_input() -> Result<String, Problem> {
     let mut text = String::new();
     std::io::stdin().lock().take(MAX_BYTES as u64 + 1).read_to_string(&mut text).map_err(|error| {
-        Problem::new(
-            ProblemCode::Refused,
-            format!("cannot read standard input as text: {error}; nothing was typed"),
-        )
+        Problem::refused(format!("cannot read standard input as text: {error}; nothing was typed"))
     })?;
     Ok(text)
 }

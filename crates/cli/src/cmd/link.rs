@@ -1,6 +1,6 @@
 //! `berth link`: prints an address that logs one browser in, once.
 
-use berth_api::{Problem, ProblemCode, Token, TokenKind};
+use berth_api::{Problem, Token, TokenKind};
 use berth_config::tokens::{LONGEST_LINK_LIFE, TokenMaker, TokenParams, TokenStore};
 use berth_verbs::gateway_urls;
 use serde::Serialize;
@@ -23,7 +23,7 @@ struct LinkOutput<'a> {
 
 pub(crate) fn run(ctx: &CommandContext, args: &LinkArgs) -> Result<u8, Problem> {
     if args.expires > LONGEST_LINK_LIFE {
-        return Err(Problem::new(ProblemCode::Usage, "a link works for 24h at most")
+        return Err(Problem::usage("a link works for 24h at most")
             .hint("for something that lasts, make a token: `berth token new`"));
     }
     let bases =

@@ -127,56 +127,6 @@ fn sentence(event: &Event) -> String {
             None => "ready".to_owned(),
         },
         Event::NeverReady { reason, .. } => format!("did not get ready: {reason}"),
-        Event::ConversationEntered { .. }
-        | Event::ConversationLeft { .. }
-        | Event::AgentReady { .. }
-        | Event::HooksInjected { .. }
-        | Event::InterfaceChosen { .. }
-        | Event::ActivityReported { .. }
-        | Event::TurnAccepted { .. }
-        | Event::TurnDelivered { .. }
-        | Event::TurnBegan { .. }
-        | Event::CancelRequested { .. }
-        | Event::TurnEnded { .. }
-        | Event::LateResult { .. }
-        | Event::QuestionAsked { .. }
-        | Event::Answered { .. }
-        | Event::QuestionWithdrawn { .. }
-        | Event::QueueHeld { .. }
-        | Event::QueueResumed { .. }
-        | Event::QueueMoved { .. }
-        | Event::TurnEdited { .. }
-        | Event::RunReleased { .. }
-        | Event::ExpirySet { .. } => of_turns(event),
-        Event::Archived { by } => format!("archived by {}", who(by)),
-        Event::Restored { by } => format!("restored by {}", who(by)),
-        Event::TagsChanged { tags } if tags.is_empty() => "has no tags any more".to_owned(),
-        Event::TagsChanged { tags } => format!("tagged {}", tags.join(", ")),
-        Event::Imported { file, .. } => format!("imported from {file}"),
-        Event::NoteChanged { note: None } => "the note was removed".to_owned(),
-        Event::NoteChanged { note: Some(note) } => format!("noted: {}", print::first_words(note, 80)),
-        Event::PolicySet { policy } => {
-            let time = |ms: Option<u64>| ms.map_or_else(|| "never".to_owned(), print::exact_duration);
-            format!(
-                "policy: idle {}, ttl {}, archive after {}, {} after a turn with an unknown outcome, {} after a failure of the model, notify {}",
-                time(policy.idle_ms),
-                time(policy.ttl_ms),
-                time(policy.archive_after_ms),
-                match policy.on_unknown {
-                    OnUnknown::Hold => "hold",
-                    OnUnknown::Continue => "continue",
-                },
-                policy.on_failed.word(),
-                super::policy::told_of(&policy.notify.0),
-            )
-        }
-        Event::Warned { what } => format!("warning: {what}"),
-    }
-}
-
-/// Sentences for events about turns. Other events have theirs in [`sentence`].
-fn of_turns(event: &Event) -> String {
-    match event {
         Event::ConversationEntered { conversation } => {
             format!("the agent writes conversation {}", conversation.id)
         }
@@ -223,7 +173,29 @@ fn of_turns(event: &Event) -> String {
         }
         Event::RunReleased { epoch, why, .. } => format!("run {epoch} is ended: {}", why.describe()),
         Event::ExpirySet { .. } => "the session has a time to live".to_owned(),
-        _ => String::new(),
+        Event::Archived { by } => format!("archived by {}", who(by)),
+        Event::Restored { by } => format!("restored by {}", who(by)),
+        Event::TagsChanged { tags } if tags.is_empty() => "has no tags any more".to_owned(),
+        Event::TagsChanged { tags } => format!("tagged {}", tags.join(", ")),
+        Event::Imported { file, .. } => format!("imported from {file}"),
+        Event::NoteChanged { note: None } => "the note was removed".to_owned(),
+        Event::NoteChanged { note: Some(note) } => format!("noted: {}", print::first_words(note, 80)),
+        Event::PolicySet { policy } => {
+            let time = |ms: Option<u64>| ms.map_or_else(|| "never".to_owned(), print::exact_duration);
+            format!(
+                "policy: idle {}, ttl {}, archive after {}, {} after a turn with an unknown outcome, {} after a failure of the model, notify {}",
+                time(policy.idle_ms),
+                time(policy.ttl_ms),
+                time(policy.archive_after_ms),
+                match policy.on_unknown {
+                    OnUnknown::Hold => "hold",
+                    OnUnknown::Continue => "continue",
+                },
+                policy.on_failed.word(),
+                super::policy::told_of(&policy.notify.0),
+            )
+        }
+        Event::Warned { what } => format!("warning: {what}"),
     }
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn conditions(which: &SessionFilterArgs) -> Result<SessionFilter, Pro
 /// The absolute path of a directory, as sessions record it. A directory may be gone while its sessions are still there.
 fn directory_there_was(dir: &std::path::Path) -> Result<std::path::PathBuf, Problem> {
     std::fs::canonicalize(dir).or_else(|_| std::path::absolute(dir)).map_err(|error| {
-        Problem::new(ProblemCode::Usage, format!("cannot use the directory {}: {error}", dir.display()))
+        Problem::usage(format!("cannot use the directory {}: {error}", dir.display()))
             .hint("name a directory with --cwd DIR, or use --here")
     })
 }

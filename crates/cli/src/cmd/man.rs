@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 
 use crate::args::ManArgs;
 use crate::{help, print};
@@ -14,7 +14,7 @@ pub(crate) fn run(args: &ManArgs) -> Result<u8, Problem> {
             let mut page = Vec::new();
             clap_mangen::Man::new(about(&args.verb)?)
                 .render(&mut page)
-                .map_err(|error| Problem::new(ProblemCode::Bug, format!("cannot make the page: {error}")))?;
+                .map_err(|error| Problem::bug(format!("cannot make the page: {error}")))?;
             print::raw(&page)?;
         }
     }
@@ -29,7 +29,7 @@ fn about(verb: &[String]) -> Result<clap::Command, Problem> {
     for (at, word) in verb.iter().enumerate() {
         let Some(inner) = found.find_subcommand(word) else {
             let above = verb[..at].iter().fold("berth".to_owned(), |path, word| format!("{path} {word}"));
-            return Err(Problem::new(ProblemCode::Usage, format!("`{above}` has no command `{word}`")).hint(format!(
+            return Err(Problem::usage(format!("`{above}` has no command `{word}`")).hint(format!(
                 "`{above} --help` lists the commands; `berth man --dir DIR` writes the pages to a directory"
             )));
         };
@@ -40,7 +40,7 @@ fn about(verb: &[String]) -> Result<clap::Command, Problem> {
 
 fn write_all(dir: &Path) -> Result<(), Problem> {
     let trouble = |error: std::io::Error| {
-        Problem::new(ProblemCode::Refused, format!("cannot write manual pages to {}: {error}", dir.display()))
+        Problem::refused(format!("cannot write manual pages to {}: {error}", dir.display()))
             .hint("name a directory that you may write to, as in ~/.local/share/man/man1")
     };
     std::fs::create_dir_all(dir).map_err(trouble)?;

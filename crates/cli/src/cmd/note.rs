@@ -2,8 +2,8 @@
 
 use std::io::Read;
 
+use berth_api::Problem;
 use berth_api::message::KeeperRequest;
-use berth_api::{Problem, ProblemCode};
 use berth_core::{Command, MAX_NOTE_BYTES, Refusal};
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ struct NoteOutput {
 pub(crate) fn run(ctx: &CommandContext, args: &NoteArgs) -> Result<u8, Problem> {
     let (TargetSession { id, handle, .. }, words) = ctx.target_then(args.session.as_deref(), &args.text)?;
     if args.clear && !words.is_empty() {
-        return Err(Problem::new(ProblemCode::Usage, "--clear and a text do not go together")
+        return Err(Problem::usage("--clear and a text do not go together")
             .hint("leave one of them out; nothing was changed"));
     }
     let text = (!words.is_empty()).then(|| text(&words)).transpose()?;
@@ -51,10 +51,10 @@ fn text(words: &[String]) -> Result<String, Problem> {
     let mut bytes = Vec::new();
     // One byte over the limit shows that the note is too long. One more is for a final line end, which is removed.
     let read = std::io::stdin().lock().take(MAX_NOTE_BYTES as u64 + 2).read_to_end(&mut bytes);
-    read.map_err(|error| Problem::new(ProblemCode::Refused, format!("cannot read standard input: {error}")))?;
+    read.map_err(|error| Problem::refused(format!("cannot read standard input: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|odd| {
         let at = odd.utf8_error().valid_up_to();
-        Problem::new(ProblemCode::Usage, format!("the note is not UTF-8 (at byte {at}); nothing was changed"))
+        Problem::usage(format!("the note is not UTF-8 (at byte {at}); nothing was changed"))
     })?;
     let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
     if text.len() > MAX_NOTE_BYTES {
@@ -68,8 +68,9 @@ fn text(words: &[String]) -> Result<String, Problem> {
 
 fn not_empty(text: String) -> Result<String, Problem> {
     if text.trim().is_empty() {
-        return Err(Problem::new(ProblemCode::Usage, "the note is empty; nothing was changed")
-            .hint("remove a note with --clear"));
+        return Err(
+            Problem::usage("the note is empty; nothing was changed").hint("remove a note with --clear")
+        );
     }
     Ok(text)
 }

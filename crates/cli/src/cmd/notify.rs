@@ -29,19 +29,18 @@ fn test(ctx: &CommandContext, args: &NotifyTestArgs) -> Result<u8, Problem> {
     let mut channels = NotifyChannel::of(&config.notify);
     if channels.is_empty() {
         let place = config.path.as_deref().map(|path| format!(" in {}", path.display())).unwrap_or_default();
-        return Err(Problem::new(
-            ProblemCode::Refused,
-            format!("no channel for notifications is set up{place}"),
-        )
-        .hint("write `[notify]` and `desktop = true` there, for example; docs/notifications.md has more"));
+        return Err(Problem::refused(format!("no channel for notifications is set up{place}")).hint(
+            "write `[notify]` and `desktop = true` there, for example; docs/notifications.md has more",
+        ));
     }
     if let Some(wanted) = &args.channel {
         let names: Vec<String> = channels.iter().map(NotifyChannel::name).collect();
         channels.retain(|channel| channel.name() == *wanted);
         if channels.is_empty() {
             let what = format!("`{wanted}` is not set up{}", config::did_you_mean(wanted, &names));
-            return Err(Problem::new(ProblemCode::NotFound, what)
-                .hint(format!("channels that are set up: {}", names.join(", "))));
+            return Err(
+                Problem::not_found(what).hint(format!("channels that are set up: {}", names.join(", ")))
+            );
         }
     }
     let names: Vec<String> = channels.iter().map(NotifyChannel::name).collect();
@@ -76,9 +75,9 @@ fn test(ctx: &CommandContext, args: &NotifyTestArgs) -> Result<u8, Problem> {
 
 fn log(ctx: &CommandContext, args: &NotifyLogArgs) -> Result<u8, Problem> {
     let read = NotificationDir::existing(&ctx.home).map(|desk| desk.deliveries()).transpose();
-    let mut deliveries = read.map(Option::unwrap_or_default).map_err(|error| {
-        Problem::new(ProblemCode::Refused, format!("cannot read the log of notifications: {error}"))
-    })?;
+    let mut deliveries = read
+        .map(Option::unwrap_or_default)
+        .map_err(|error| Problem::refused(format!("cannot read the log of notifications: {error}")))?;
     if args.last > 0 {
         deliveries.drain(..deliveries.len().saturating_sub(args.last));
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_store::StateDir;
 
 use crate::args::{ProxyArgs, ProxyVerb};
@@ -24,7 +24,7 @@ fn exec(from: &str, called: Option<&str>, words: &[OsString]) -> Result<u8, Prob
         print::note(&format!("berth is {here} on this host, and {from} where you are"));
     }
     let program = std::env::current_exe()
-        .map_err(|error| Problem::new(ProblemCode::Refused, format!("cannot find berth itself: {error}")))?;
+        .map_err(|error| Problem::refused(format!("cannot find berth itself: {error}")))?;
     let error = Command::new(program).args(called.map(|name| format!("--called={name}"))).args(words).exec();
-    Err(Problem::new(ProblemCode::Refused, format!("cannot start berth: {error}")))
+    Err(Problem::refused(format!("cannot start berth: {error}")))
 }

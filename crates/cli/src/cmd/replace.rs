@@ -6,7 +6,7 @@
 //! Not here: starting the new session (see `run`) and ending the old one (see `stop`).
 //! Start with [`ReplacedSession::confirm`], then [`ReplacedSession::complete`].
 
-use berth_api::{Problem, ProblemCode, SessionStatus};
+use berth_api::{Problem, SessionStatus};
 use berth_core::{CallerAction, SafeName, SessionId};
 use berth_store::session_status;
 
@@ -63,11 +63,8 @@ impl ReplacedSession {
     pub(crate) fn complete(self, ctx: &CommandContext, new: &SessionStatus) -> Result<(), Problem> {
         let TargetSession { id, handle, .. } = &self.old;
         if *id.as_str() == new.id {
-            return Err(Problem::new(
-                ProblemCode::Usage,
-                format!("session `{handle}` cannot replace itself"),
-            )
-            .hint("the key belongs to that session; use another key for a new one"));
+            return Err(Problem::usage(format!("session `{handle}` cannot replace itself"))
+                .hint("the key belongs to that session; use another key for a new one"));
         }
         let ended = if self.was_over {
             ctx.status(id)
@@ -80,8 +77,7 @@ impl ReplacedSession {
         let ending = print::exit_summary(&status).unwrap_or_else(|| status.state.to_string());
         print::note(&format!("{handle}: {ending}, replaced by {}", new.handle()));
         let Some(name) = &self.name else { return Ok(()) };
-        let new_id = SessionId::parse(&new.id)
-            .ok_or_else(|| Problem::new(ProblemCode::Bug, "the keeper gave no id"))?;
+        let new_id = SessionId::parse(&new.id).ok_or_else(|| Problem::bug("the keeper gave no id"))?;
         transfer_name(ctx, id, &new_id, name).map_err(|problem| {
             let what = format!(
                 "session {new_id} runs in the place of {id}, but is not called `{name}`: {}",
@@ -104,7 +100,7 @@ fn transfer_name(
     if session_status::history(&ctx.home, old)?.session.name.as_ref() == Some(name) {
         let stem = &name.as_str()[..name.as_str().len().min(SafeName::MAX_BYTES - SUFFIX - 1)];
         let other = format!("{stem}-{}", &old.as_str()[..SUFFIX]);
-        let bad = |bad: berth_core::BadName| Problem::new(ProblemCode::Refused, bad.to_string());
+        let bad = |bad: berth_core::BadName| Problem::refused(bad.to_string());
         let other = SafeName::parse(&other).map_err(bad)?;
         lifecycle::rename(ctx, old, &other)?;
         print::note(&format!("{old} was `{name}` and is now `{other}`"));
@@ -114,7 +110,7 @@ fn transfer_name(
 
 /// The old session was started again while the new one began. There is no consent to end this run.
 fn restarted_meanwhile() -> Problem {
-    Problem::new(ProblemCode::Held, "the session was over, and was started again meanwhile")
+    Problem::held("the session was over, and was started again meanwhile")
 }
 
 fn both_running(problem: &Problem, old: &str, new: &SessionStatus) -> Problem {

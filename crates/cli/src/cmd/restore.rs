@@ -1,6 +1,6 @@
 //! `berth restore`: restores archived sessions to the list, and saved transcripts to their place.
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_verbs::history;
 
 use crate::args::RestoreArgs;
@@ -45,7 +45,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &RestoreArgs) -> Result<u8, Proble
 fn transcript(ctx: &CommandContext, args: &RestoreArgs, meant: &[TargetSession]) -> Result<u8, Problem> {
     let [TargetSession { id, handle, .. }] = meant else {
         let what = "--history restores the transcript of one session at a time";
-        return Err(Problem::new(ProblemCode::Usage, what).hint("name one session"));
+        return Err(Problem::usage(what).hint("name one session"));
     };
     let restored = history::restore_history(ctx, id, args.at, args.to.as_deref())?;
     if args.json {

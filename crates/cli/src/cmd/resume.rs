@@ -1,7 +1,7 @@
 //! `berth resume`: starts the next run of a session.
 
 use berth_api::record::AgentInterface;
-use berth_api::{KeeperConnection, Problem, ProblemCode, SessionState, SessionStatus};
+use berth_api::{KeeperConnection, Problem, SessionState, SessionStatus};
 use berth_core::SessionId;
 use berth_store::session_status;
 use berth_verbs::{interface, resume};
@@ -15,28 +15,23 @@ use crate::{print, tty};
 
 pub(crate) fn run(ctx: &CommandContext, args: &ResumeArgs) -> Result<u8, Problem> {
     if args.attach && !tty::is_interactive() {
-        return Err(Problem::new(
-            ProblemCode::Usage,
-            "--attach needs a terminal on standard input and output",
-        )
-        .hint("leave --attach out to stream the output, or use --detach"));
+        return Err(Problem::usage("--attach needs a terminal on standard input and output")
+            .hint("leave --attach out to stream the output, or use --detach"));
     }
     let TargetSession { id, handle, .. } = match (args.last, &ctx.session) {
         (false, _) => ctx.target(args.session.as_deref())?,
         (true, None) => last(ctx)?,
         (true, Some(_)) => {
-            return Err(Problem::new(ProblemCode::Usage, "--last and --session do not go together")
-                .hint("leave one of them out"));
+            return Err(
+                Problem::usage("--last and --session do not go together").hint("leave one of them out")
+            );
         }
     };
     let named = handle.as_str();
     let (connection, status) = match args.switch.to()? {
         Some(_) if args.fresh || args.take => {
-            return Err(Problem::new(
-                ProblemCode::Usage,
-                "--tui and --chat go on with a conversation as it is",
-            )
-            .hint("leave --fresh and --take out"));
+            return Err(Problem::usage("--tui and --chat go on with a conversation as it is")
+                .hint("leave --fresh and --take out"));
         }
         Some(to) => switch(ctx, &id, named, to, args.switch.now)?,
         None => resume::begin(ctx, &id, named, args.fresh, args.take.into())?,
@@ -105,10 +100,7 @@ fn last(ctx: &CommandContext) -> Result<TargetSession, Problem> {
         TargetSession { id: id.clone(), handle: status.handle().to_owned(), how: TargetSource::Named }
     };
     last.map(meant).ok_or_else(|| {
-        let problem = Problem::new(
-            ProblemCode::NotFound,
-            "there is no session to resume: none was lost, stopped or paused",
-        );
+        let problem = Problem::not_found("there is no session to resume: none was lost, stopped or paused");
         match finished.iter().max_by_key(|(_, status)| rank(status)) {
             Some((_, status)) => {
                 let handle = status.handle();

@@ -9,7 +9,7 @@ mod interactive;
 use std::ffi::OsString;
 
 use berth_api::policy_change::PolicyChange;
-use berth_api::{KeeperConnection, Problem, ProblemCode, SessionStatus};
+use berth_api::{KeeperConnection, Problem, SessionStatus};
 use berth_core::SessionId;
 use berth_verbs::run::{self as verb, RunRequest, StartedSession, id_of};
 
@@ -65,7 +65,7 @@ fn start_request(args: &RunArgs) -> Result<RunRequest, Problem> {
         Some((name.to_owned(), value.to_owned()))
     };
     let env = args.env.iter().map(|pair| {
-        let bad = || Problem::new(ProblemCode::Usage, format!("--env takes NAME=VALUE, not `{pair}`"));
+        let bad = || Problem::usage(format!("--env takes NAME=VALUE, not `{pair}`"));
         variable(pair).ok_or_else(bad)
     });
     let agent = &args.agent;
@@ -123,7 +123,7 @@ fn refuse_unknown_option(args: &RunArgs) -> Result<(), Problem> {
         .flat_map(|run| run.get_arguments().filter_map(|option| Some(format!("--{}", option.get_long()?))))
         .collect();
     let what = format!("`berth run` has no option `{given}`{}", config::did_you_mean(given, &known));
-    Err(Problem::new(ProblemCode::Usage, what)
+    Err(Problem::usage(what)
         .hint("`berth run --help` lists the options; arguments for the command or the agent follow `--`"))
 }
 
@@ -214,7 +214,7 @@ fn repeated_start(
                 "session {id}, to which the key belongs, is {}: no session was replaced",
                 status.state
             );
-            return Err(Problem::new(ProblemCode::Refused, what)
+            return Err(Problem::refused(what)
                 .hint(format!("`berth resume {id}` starts it again; another key makes a new one")));
         }
         status = finish_start(ctx, status, Some(replaced))?;
@@ -241,9 +241,7 @@ fn repeated_start(
 pub(crate) fn recorded_command(command: &[OsString]) -> Result<Vec<String>, Problem> {
     let word = |word: &OsString| {
         let text = word.to_str().map(str::to_owned);
-        text.ok_or_else(|| {
-            Problem::new(ProblemCode::Usage, format!("{word:?} is not UTF-8; berth records commands as text"))
-        })
+        text.ok_or_else(|| Problem::usage(format!("{word:?} is not UTF-8; berth records commands as text")))
     };
     command.iter().map(word).collect()
 }

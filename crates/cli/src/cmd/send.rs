@@ -78,20 +78,16 @@ pub(crate) fn text(words: &[String]) -> Result<String, Problem> {
     let mut bytes = Vec::new();
     // One byte over the limit shows that the prompt is too long.
     let read = std::io::stdin().lock().take(MAX_PROMPT_BYTES as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|error| Problem::new(ProblemCode::Refused, format!("cannot read standard input: {error}")))?;
+    read.map_err(|error| Problem::refused(format!("cannot read standard input: {error}")))?;
     if bytes.len() > MAX_PROMPT_BYTES {
-        return Err(Problem::new(
-            ProblemCode::Usage,
-            format!("the prompt on standard input has more than {MAX_PROMPT_BYTES} bytes; nothing was sent"),
-        )
+        return Err(Problem::usage(format!(
+            "the prompt on standard input has more than {MAX_PROMPT_BYTES} bytes; nothing was sent"
+        ))
         .hint("put it into a file and name that in the prompt"));
     }
     String::from_utf8(bytes).map_err(|odd| {
         let at = odd.utf8_error().valid_up_to();
-        Problem::new(
-            ProblemCode::Usage,
-            format!("the prompt on standard input is not UTF-8 (at byte {at}); nothing was sent"),
-        )
+        Problem::usage(format!("the prompt on standard input is not UTF-8 (at byte {at}); nothing was sent"))
     })
 }
 

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use berth_api::{AccessScope, Problem, ProblemCode, TokenKind};
+use berth_api::{AccessScope, Problem, TokenKind};
 use berth_config::tokens::{LINK_LIFE, TokenMaker, TokenParams, TokenStore};
 use berth_gateway::{AccessLogFormat, ListenAddress, ServeOptions, TlsFiles};
 use berth_verbs::gateway_urls;
@@ -80,11 +80,8 @@ fn options(args: &ServeArgs, config: &keys::ServeConfig) -> Result<ServeOptions,
         (None, None, Some(_)) => return Err(in_config("tls_cert", "is missing, but tls_key is set")),
     };
     if args.tls_cert.is_some() && listen.iter().all(|listen| matches!(listen, ListenAddress::Socket)) {
-        return Err(Problem::new(
-            ProblemCode::Usage,
-            "--tls-cert is for network addresses, and no network address is given",
-        )
-        .hint("give an address, as in --listen 0.0.0.0:7443; the local socket needs no TLS"));
+        return Err(Problem::usage("--tls-cert is for network addresses, and no network address is given")
+            .hint("give an address, as in --listen 0.0.0.0:7443; the local socket needs no TLS"));
     }
     let log = match (args.log_format, config.log_format) {
         (Some(Wanted::None), _) | (None, keys::ServeLogFormat::None) => None,
@@ -107,7 +104,7 @@ fn options(args: &ServeArgs, config: &keys::ServeConfig) -> Result<ServeOptions,
 }
 
 fn in_config(key: &str, why: &str) -> Problem {
-    Problem::new(ProblemCode::Usage, format!("`{key}` in [serve] of the config: {why}"))
+    Problem::usage(format!("`{key}` in [serve] of the config: {why}"))
         .hint(format!("`berth config --explain serve.{key}` explains it"))
 }
 

@@ -10,7 +10,7 @@ mod units;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_host::{disk, facts};
 
 use berth_verbs::setup;
@@ -59,11 +59,8 @@ fn systemd(args: &SetupSystemdArgs) -> Result<u8, Problem> {
     if let Err(why) = &manager
         && !args.force
     {
-        return Err(Problem::new(
-            ProblemCode::Refused,
-            format!("your systemd cannot be reached here: {why}"),
-        )
-        .hint("--force writes the files for a later systemd; `berth sweep` does the work by hand"));
+        return Err(Problem::refused(format!("your systemd cannot be reached here: {why}"))
+            .hint("--force writes the files for a later systemd; `berth sweep` does the work by hand"));
     }
     let changed = states.iter().filter(|(_, state)| *state != UnitState::Same);
     for (unit, _) in changed.clone() {
@@ -158,7 +155,7 @@ fn remove(dir: &Path, states: &[(&SystemdUnit, UnitState)], is_reachable: bool) 
     for unit in &ours {
         let path = dir.join(unit.name);
         std::fs::remove_file(&path).map_err(|error| {
-            Problem::new(ProblemCode::Refused, format!("cannot remove {}: {error}", path.display()))
+            Problem::refused(format!("cannot remove {}: {error}", path.display()))
                 .hint("remove it by hand, then `systemctl --user daemon-reload`")
         })?;
         print::note(&format!("removed {}", path.display()));
@@ -171,18 +168,15 @@ fn remove(dir: &Path, states: &[(&SystemdUnit, UnitState)], is_reachable: bool) 
 
 fn foreign(dir: &Path, unit: &SystemdUnit) -> Problem {
     let path = dir.join(unit.name);
-    Problem::new(
-        ProblemCode::Refused,
-        format!("{} was not written by berth; nothing was changed", path.display()),
-    )
-    .hint(format!("move it away; changes of your own belong in {}.d/", path.display()))
+    Problem::refused(format!("{} was not written by berth; nothing was changed", path.display()))
+        .hint(format!("move it away; changes of your own belong in {}.d/", path.display()))
 }
 
 fn write(dir: &Path, unit: &SystemdUnit) -> Result<(), Problem> {
     let written = std::fs::create_dir_all(dir)
         .and_then(|()| disk::write_atomically(dir, unit.name, unit.text.as_bytes(), true));
     written.map_err(|error| {
-        Problem::new(ProblemCode::Refused, format!("cannot write {}: {error}", dir.join(unit.name).display()))
+        Problem::refused(format!("cannot write {}: {error}", dir.join(unit.name).display()))
             .hint("`berth setup systemd --dry-run` prints the file, for a place of your own")
     })
 }
@@ -192,11 +186,8 @@ fn place() -> Result<PathBuf, Problem> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
     config.map(|config| config.join("systemd/user")).ok_or_else(|| {
-        Problem::new(
-            ProblemCode::Refused,
-            "there is no place for units: neither XDG_CONFIG_HOME nor HOME is set",
-        )
-        .hint("set HOME")
+        Problem::refused("there is no place for units: neither XDG_CONFIG_HOME nor HOME is set")
+            .hint("set HOME")
     })
 }
 
@@ -207,7 +198,7 @@ fn manager() -> Result<(), String> {
 
 fn systemctl(args: &[&str]) -> Result<(), Problem> {
     call(args).map_err(|said| {
-        Problem::new(ProblemCode::Refused, format!("`systemctl --user {}` failed: {said}", args.join(" ")))
+        Problem::refused(format!("`systemctl --user {}` failed: {said}", args.join(" ")))
             .hint("the files are written; run the command again when that is fixed")
     })
 }

@@ -1,7 +1,7 @@
 //! `berth tag`: adds, removes and prints a session's tags.
 
+use berth_api::Problem;
 use berth_api::message::KeeperRequest;
-use berth_api::{Problem, ProblemCode};
 use berth_core::Command;
 
 use crate::args::TagArgs;
@@ -40,13 +40,12 @@ fn matching(ctx: &CommandContext, args: &TagArgs) -> Result<u8, Problem> {
         let what =
             format!("`{word}` is a session, and with conditions every word is a tag; nothing was done");
         let tags = args.add.iter().chain(&args.which.tag).map(String::as_str).collect::<Vec<_>>().join(" ");
-        return Err(Problem::new(ProblemCode::Usage, what)
-            .hint(format!("to tag `{word}`: `berth tag {word} {tags}`")));
+        return Err(Problem::usage(what).hint(format!("to tag `{word}`: `berth tag {word} {tags}`")));
     }
     let words: Vec<String> = args.session.iter().chain(&args.add).cloned().collect();
     let (add, remove) = (lifecycle::tags(&words)?, lifecycle::tags(&args.remove)?);
     if add.is_empty() && remove.is_empty() {
-        return Err(Problem::new(ProblemCode::Usage, "no tag to add or to remove")
+        return Err(Problem::usage("no tag to add or to remove")
             .hint("`berth ls` with these conditions shows the tags of the sessions"));
     }
     let mut worst = 0;

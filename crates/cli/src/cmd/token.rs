@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_api::policy_change::TimeoutChange;
-use berth_api::{Problem, ProblemCode, Token, TokenKind};
+use berth_api::{Problem, Token, TokenKind};
 use berth_config::tokens::{TOKEN_LIFE, TokenMaker, TokenParams, TokenStore, void_sessions};
 use berth_core::SessionId;
 
@@ -123,8 +123,9 @@ pub(super) fn only(ctx: &CommandContext, names: &[String]) -> Result<Option<BTre
     }
     // A token must name its sessions: `@` means another session at another time.
     if names.iter().any(|name| name == "@") {
-        return Err(Problem::new(ProblemCode::Usage, "a token needs the name or id of its session, not `@`")
-            .hint("name the session"));
+        return Err(
+            Problem::usage("a token needs the name or id of its session, not `@`").hint("name the session")
+        );
     }
     names.iter().map(|name| ctx.home.find(name)).collect::<Result<BTreeSet<_>, _>>().map(Some)
 }

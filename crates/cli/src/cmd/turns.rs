@@ -1,7 +1,7 @@
 //! `berth turns`, `turn` and `result`: show turns and their answers.
 
 use berth_api::turn::{TurnView, turn_id};
-use berth_api::{Problem, ProblemCode, TurnState};
+use berth_api::{Problem, TurnState};
 use berth_verbs::transcript;
 
 use crate::args::{ResultArgs, TurnArgs, TurnsArgs};
@@ -141,11 +141,8 @@ pub(crate) fn result(ctx: &CommandContext, args: &ResultArgs) -> Result<u8, Prob
         return Ok(turns::exit_code(&view));
     }
     if !view.state.is_final() {
-        return Err(Problem::new(
-            ProblemCode::Held,
-            format!("turn {} is not over: it is {}", view.turn, view.state),
-        )
-        .hint(format!("`berth wait {}` waits for it", view.turn)));
+        return Err(Problem::held(format!("turn {} is not over: it is {}", view.turn, view.state))
+            .hint(format!("`berth wait {}` waits for it", view.turn)));
     }
     let answer = view.answer.as_deref().unwrap_or_default();
     print::text(answer)?;

@@ -1,6 +1,6 @@
 //! `berth use`: prints, sets and clears the current session of this terminal.
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_procs::own_terminal;
 use berth_store::TerminalIdentity;
 use serde::Serialize;
@@ -22,8 +22,9 @@ struct CurrentSessionOutput {
 pub(crate) fn run(ctx: &CommandContext, args: &UseArgs) -> Result<u8, Problem> {
     if args.none {
         if ctx.session.is_some() {
-            return Err(Problem::new(ProblemCode::Usage, "--none and --session do not go together")
-                .hint("leave one of them out"));
+            return Err(
+                Problem::usage("--none and --session do not go together").hint("leave one of them out")
+            );
         }
         return forget(ctx, args.json);
     }
@@ -84,15 +85,13 @@ fn print(meant: Option<TargetSession>) -> Result<u8, Problem> {
 fn terminal() -> Result<TerminalIdentity, Problem> {
     own_terminal::own_terminal().ok_or_else(|| {
         if target_session::session_from_env().is_some() {
-            return Problem::new(
-                ProblemCode::Usage,
+            return Problem::usage(
                 "BERTH_SESSION is set: it overrides a terminal's current session, and a process in a \
                  session cannot change another terminal",
             )
             .hint("unset BERTH_SESSION if you set it yourself; inside a session name the one you mean");
         }
-        Problem::new(
-            ProblemCode::Usage,
+        Problem::usage(
             "a current session belongs to a terminal, and standard input is not a person's terminal",
         )
         .hint("scripts name a session: as an argument, with --session S, or with BERTH_SESSION=S")

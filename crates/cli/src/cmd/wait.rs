@@ -67,9 +67,7 @@ fn until_turn_is_over(
         &args.what
     {
         let what = format!("{turn} is a turn, and the only condition for a turn is `done`");
-        return Err(
-            Problem::new(ProblemCode::Usage, what).hint("name its session to wait for something else")
-        );
+        return Err(Problem::usage(what).hint("name its session to wait for something else"));
     }
     until_over(ctx, &id, number, args, until)
 }
@@ -172,6 +170,6 @@ fn end_of(timeout: Option<Duration>) -> Option<Instant> {
 
 fn timed_out(id: &SessionId, timeout: Option<Duration>, what: &str) -> Problem {
     let waited = print::describe_age(timeout.map_or(0, |timeout| timeout.as_millis() as u64));
-    Problem::new(ProblemCode::TimedOut, format!("timed out after {waited}: session {id} {what}"))
+    Problem::timed_out(format!("timed out after {waited}: session {id} {what}"))
         .hint(format!("`berth why {id}` explains its state; `berth screen {id}` prints its screen"))
 }

@@ -1,6 +1,6 @@
 //! `berth why`: prints the evidence for a session's state, or for the owner of a process.
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_procs::attribution::EvidenceFact;
 use berth_procs::attribution::{self, AttributionVerdict, ProcessAttribution};
 use berth_verbs::why;
@@ -14,7 +14,7 @@ pub(crate) fn run(ctx: &CommandContext, args: &WhyArgs) -> Result<u8, Problem> {
     match args.pid {
         None => of_session(ctx, args)?,
         Some(_) if ctx.session.is_some() => {
-            return Err(Problem::new(ProblemCode::Usage, "--pid and --session do not go together")
+            return Err(Problem::usage("--pid and --session do not go together")
                 .hint("ask about a process, or about a session"));
         }
         Some(pid) => of_process(ctx, pid, args.json)?,

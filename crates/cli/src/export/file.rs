@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, openat, renameat_with};
 
 use crate::print;
@@ -149,11 +149,11 @@ fn publish(file: &File, temporary: &mut Option<PathBuf>, path: &Path, force: boo
 }
 
 fn exists(path: &Path) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("{} exists already; nothing was written", path.display()))
+    Problem::refused(format!("{} exists already; nothing was written", path.display()))
         .hint("`--force` overwrites it; `-o` names another one")
 }
 
 fn cannot(what: &str, path: &Path, error: &io::Error) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("cannot {what} {}: {error}", path.display()))
+    Problem::refused(format!("cannot {what} {}: {error}", path.display()))
         .hint("name another file with `-o FILE`, or `-o -` for standard output")
 }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::SessionId;
 use berth_store::session_status;
 use berth_verbs::directory_watch::{ChangedSessions, DirectoryWatch};
@@ -37,7 +37,7 @@ impl<'a> LiveListing<'a> {
         let news = DirectoryWatch::new(ctx.home.clone(), usize::MAX);
         if news.is_blind() {
             let what = format!("cannot watch {} for changes", ctx.home.display());
-            return Err(Problem::new(ProblemCode::Refused, what)
+            return Err(Problem::refused(what)
                 .hint("fs.inotify.max_user_instances may be too small; `berth ls` works without it"));
         }
         let mut live = Self { ctx, filter, seen: BTreeMap::new(), news, is_blind: false, ticks: 0 };

@@ -8,7 +8,7 @@
 use berth_api::helper::HelperStatus;
 use berth_api::record::Actor;
 use berth_api::status::{SpecView, Timestamp, TurnsStatus, WriterStatus};
-use berth_api::{Problem, ProblemCode, SessionStatus};
+use berth_api::{Problem, SessionStatus};
 use serde_json::Value;
 
 /// How many fields an error names: all of them would be hard to read.
@@ -46,7 +46,7 @@ impl RowTemplate {
     /// The text for a session.
     pub(crate) fn fill(&self, status: &SessionStatus) -> Result<String, Problem> {
         let object = serde_json::to_value(status)
-            .map_err(|error| Problem::new(ProblemCode::Bug, format!("cannot print as JSON: {error}")))?;
+            .map_err(|error| Problem::bug(format!("cannot print as JSON: {error}")))?;
         let part = |part: &TemplatePart| match part {
             TemplatePart::Text(text) => text.clone(),
             TemplatePart::Field(path) => {
@@ -64,7 +64,7 @@ impl RowTemplate {
 }
 
 fn odd(what: String) -> Problem {
-    Problem::new(ProblemCode::Usage, what)
+    Problem::usage(what)
         .hint("write fields as --format '{{.id}} {{.name}}', with \\t and \\n between them if you like")
 }
 
@@ -111,7 +111,7 @@ fn path(text: &str) -> Result<Vec<String>, Problem> {
             Value::Array(_) if field.parse::<usize>().is_ok() => break,
             Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
                 let what = format!("`.{above}` in --format has no field `{field}`: it is not an object");
-                return Err(Problem::new(ProblemCode::Usage, what).hint(format!("write {{{{.{above}}}}}")));
+                return Err(Problem::usage(what).hint(format!("write {{{{.{above}}}}}")));
             }
         }
         above = if above.is_empty() { field.clone() } else { format!("{above}.{field}") };
@@ -133,7 +133,7 @@ fn unknown<'a>(field: &str, above: &str, known: impl Iterator<Item = &'a String>
     } else {
         format!("the fields are: {}", known.join(", "))
     };
-    Problem::new(ProblemCode::Usage, what).hint(meant + &fields)
+    Problem::usage(what).hint(meant + &fields)
 }
 
 /// A session that has every field, as JSON.
@@ -166,6 +166,8 @@ fn fullest() -> Value {
 
 #[cfg(test)]
 mod tests {
+    use berth_api::ProblemCode;
+
     use super::*;
 
     fn status() -> SessionStatus {

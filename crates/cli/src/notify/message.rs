@@ -5,7 +5,7 @@
 
 use berth_api::status::Timestamp;
 use berth_api::turn::{QueueHold, turn_id};
-use berth_api::{Problem, ProblemCode, redact};
+use berth_api::{Problem, redact};
 use berth_core::{
     AgentQuestion, Event, FinalState, NotificationKind, NotificationPolicy, ProcessExit, ReleaseReason,
     RunOutcome, SessionId, TurnEnd,
@@ -197,7 +197,7 @@ impl NotifiedSession {
         let found = self.files.read_range(seq, seq, usize::MAX)?;
         let Some(stored) = found.first().map(|event| event.get()) else {
             let what = format!("session {} has no event {seq}", self.id);
-            return Err(Problem::new(ProblemCode::NotFound, what).hint("notifiers are started by keepers"));
+            return Err(Problem::not_found(what).hint("notifiers are started by keepers"));
         };
         let mut data = self.data();
         data.event = seq;

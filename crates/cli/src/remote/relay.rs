@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, ExitStatus, Stdio};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_verbs::hosts::ssh;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -103,5 +103,5 @@ impl RelayStream {
 }
 
 fn trouble(error: &io::Error) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("cannot pass on the output of ssh: {error}"))
+    Problem::refused(format!("cannot pass on the output of ssh: {error}"))
 }

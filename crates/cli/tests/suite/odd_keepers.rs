@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use berth_api::Problem;
 use berth_api::frame::{self, FrameKind};
 use berth_api::message::KeeperAnswer;
-use berth_api::{Problem, ProblemCode};
 use berth_core::SessionId;
 use berth_harness::{CommandOutput, TestEnvironment, said};
 use berth_host::identity::{ProcessIdentity, ProcessLiveness};
@@ -69,7 +69,7 @@ fn a_follower_is_told_when_the_keeper_refuses() {
     let (id, _lease) = orphan(&lab);
     play_keeper(&lab, &id, |mut caller| {
         let _ = frame::read_frame(&mut caller);
-        let problem = Problem::new(ProblemCode::Refused, "not today");
+        let problem = Problem::refused("not today");
         let answer = serde_json::to_vec(&KeeperAnswer::Problem { problem }).expect("plain data");
         let _ = frame::write_frame(&mut caller, FrameKind::Answer, &[&answer]);
         let _ = caller.read(&mut [0]);

@@ -1,5 +1,7 @@
 //! Tests of the agent table: built-in agents, changes from the config file, and refusals.
 
+use berth_api::ProblemCode;
+
 use super::*;
 
 fn table(text: &str) -> Result<AgentTable, Problem> {

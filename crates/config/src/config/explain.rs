@@ -2,7 +2,7 @@
 //!
 //! Promise: all three come from the registry and from nothing else.
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 
 use super::registry::{DefaultValue, KeySpec, TABLES, TableSpec};
 
@@ -20,7 +20,7 @@ pub fn explain_keys(wanted: Option<&str>) -> Result<String, Problem> {
     let names = TABLES.iter().flat_map(|table| table.keys.iter().map(|key| key.name.to_owned()));
     let all: Vec<String> = tables.chain(paths).chain(names).collect();
     let what = format!("there is no key `{wanted}`{}", super::did_you_mean(wanted, &all));
-    Err(Problem::new(ProblemCode::NotFound, what).hint("`berth config --explain` explains every key"))
+    Err(Problem::not_found(what).hint("`berth config --explain` explains every key"))
 }
 
 /// A config file with every key, each line behind `#`.

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
-use berth_api::{Problem, ProblemCode, redact};
+use berth_api::{Problem, redact};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -89,7 +89,7 @@ impl fmt::Display for ConfigPosition {
 
 /// The error for a place in the file.
 pub(crate) fn refusal(path: &Path, spot: ConfigPosition, what: &str) -> Problem {
-    Problem::new(ProblemCode::Usage, format!("{}:{spot}: {what}", path.display()))
+    Problem::usage(format!("{}:{spot}: {what}", path.display()))
 }
 
 impl<'f> ConfigDocument<'f> {
@@ -230,14 +230,10 @@ impl<'f> TableReader<'f> {
                 refusal(self.document.path, *spot, &what).hint(explain)
             }
             SettingOrigin::Environment(name) => {
-                Problem::new(ProblemCode::Usage, format!("the variable {name} {what}")).hint(explain)
+                Problem::usage(format!("the variable {name} {what}")).hint(explain)
             }
-            SettingOrigin::Flag(name) => {
-                Problem::new(ProblemCode::Usage, format!("{name} {what}")).hint(explain)
-            }
-            SettingOrigin::Default => {
-                Problem::new(ProblemCode::Bug, format!("the default of `{key}` {what}"))
-            }
+            SettingOrigin::Flag(name) => Problem::usage(format!("{name} {what}")).hint(explain),
+            SettingOrigin::Default => Problem::bug(format!("the default of `{key}` {what}")),
         }
     }
 

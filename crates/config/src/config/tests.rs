@@ -3,6 +3,8 @@
 mod registry;
 
 use super::agents::MAX_AGENTS;
+use berth_api::ProblemCode;
+
 use super::*;
 use crate::agents::DriverKind;
 

@@ -1,5 +1,7 @@
 use berth_test_dir::TestDir;
 
+use berth_api::ProblemCode;
+
 use super::*;
 
 struct TokenStoreFixture {

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 
 use crate::http_problem::HttpProblem;
 
@@ -82,11 +82,7 @@ impl AllowedHosts {
         };
         for text in allow {
             let host = HostAndPort::parse(text).filter(|host| !host.name.contains('*')).ok_or_else(|| {
-                Problem::new(
-                    ProblemCode::Usage,
-                    format!("`{}` is not a valid host name", text.escape_debug()),
-                )
-                .hint(
+                Problem::usage(format!("`{}` is not a valid host name", text.escape_debug())).hint(
                     "a host is a name or an address, with a port or without: --allow-host berth.example.com",
                 )
             })?;
@@ -123,8 +119,7 @@ impl AllowedHosts {
         let what = format!("this gateway does not answer to the host name `{}`", host.name.escape_debug());
         let hint =
             format!("its owner can allow it with `berth serve --allow-host {}`", host.name.escape_debug());
-        Err(HttpProblem::from(Problem::new(ProblemCode::NotAllowed, what).hint(hint))
-            .status(StatusCode::MISDIRECTED_REQUEST))
+        Err(HttpProblem::from(Problem::not_allowed(what).hint(hint)).status(StatusCode::MISDIRECTED_REQUEST))
     }
 
     fn is_ours(&self, host: &HostAndPort, is_local: bool) -> bool {

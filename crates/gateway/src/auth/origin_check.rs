@@ -5,7 +5,7 @@
 //! Start with [`check`].
 
 use axum::http::{HeaderMap, Method, header};
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 
 use super::allowed_hosts::HostAndPort;
 use crate::http_problem::HttpProblem;
@@ -90,7 +90,7 @@ fn is_visit(from: &OriginCheck<'_>) -> bool {
 }
 
 fn foreign(who: &str) -> HttpProblem {
-    Problem::new(ProblemCode::NotAllowed, format!("{who} is not allowed to use this gateway"))
+    Problem::not_allowed(format!("{who} is not allowed to use this gateway"))
         .hint("only the gateway's own page may send an `Origin`; programs leave it out")
         .into()
 }

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use axum::http::HeaderMap;
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 
 use super::ConnectionPeer;
 
@@ -57,7 +57,7 @@ impl TrustedProxies {
             IpNetwork::parse(text.trim()).ok_or_else(|| {
                 let what =
                     format!("`{}` in trusted_proxies is not an address or a network", text.escape_debug());
-                Problem::new(ProblemCode::Usage, what).hint("write it like 10.0.0.7, 10.0.0.0/8 or fd00::/8")
+                Problem::usage(what).hint("write it like 10.0.0.7, 10.0.0.0/8 or fd00::/8")
             })
         };
         texts.iter().map(network).collect::<Result<_, _>>().map(Self)

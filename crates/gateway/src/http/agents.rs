@@ -19,12 +19,14 @@ use crate::viewer_filter::{JsonAnswer, ViewerFiltered};
 const COUNTS_FOR: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::get("agents", "/v1/agents", AccessScope::Read, agents)
             .about("The known agents, and which of them are installed on this host.")
             .filtered()
             .gives::<AgentList>(200, "the table")
-            .fails(&[ProblemCode::Refused]),
+            .fails(&[Refused]),
     ]
 }
 
@@ -103,7 +105,7 @@ async fn agents(State(state): State<Arc<AppState>>) -> Result<JsonAnswer<AgentLi
 /// Runs in a process of its own: after asking programs for their versions the search ends every process below itself,
 /// and below a gateway are keepers.
 fn look_for_agents() -> Result<Arc<[AgentView]>, Problem> {
-    let failed = |why: String| Problem::new(ProblemCode::Refused, format!("cannot look for agents: {why}"));
+    let failed = |why: String| Problem::refused(format!("cannot look for agents: {why}"));
     let mut asking = Command::new(berth_host::spawn::THIS_PROGRAM);
     asking.args(["agents", "--json"]).stdin(Stdio::null());
     let asked = asking.output().map_err(|error| failed(error.to_string()))?;

@@ -18,17 +18,14 @@ use crate::routes::Route;
 use crate::viewer_filter::JsonAnswer;
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::post("answer", "/v1/sessions/{session}/answers", AccessScope::Control, answer)
             .about("Answer a question of a session's agent. Only the first answer to a question counts.")
             .takes::<NewAnswer>()
             .gives::<SessionStatus>(200, "the question is answered")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Refused,
-                ProblemCode::Unreachable,
-                ProblemCode::Unavailable,
-            ]),
+            .fails(&[NotFound, Refused, Unreachable, Unavailable]),
     ]
 }
 

@@ -59,39 +59,36 @@ const TROUBLE_FOR: Duration = Duration::from_secs(60);
 const STARTED_IN: &str = "; started in session ";
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::get("why_session", "/v1/sessions/{session}/why", AccessScope::Read, why)
             .about("The evidence behind a session's state.")
             .gives::<StateExplanation>(200, "the claim and the facts behind it")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Refused]),
+            .fails(&[NotFound, Refused]),
         Route::get("why_process", "/v1/why", AccessScope::Read, why_process)
             .about("The session or helper that a process belongs to, and the evidence for that.")
             .filtered()
             .query::<ProcessQuery>()
             .gives::<ProcessAttribution>(200, "the claim and the facts behind it")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Usage, ProblemCode::Refused]),
+            .fails(&[NotFound, Usage, Refused]),
         Route::get("session_processes", "/v1/sessions/{session}/processes", AccessScope::Read, of_session)
             .about("The processes of a session: tree, memory, ports.")
             .gives::<SessionProcesses>(200, "the processes that run")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Refused]),
+            .fails(&[NotFound, Refused]),
         Route::get("session_changes", "/v1/sessions/{session}/changes", AccessScope::Read, changes)
             .about("The files of a session's directory that differ from the last commit.")
             .gives::<SessionChanges>(200, "the files; an empty list outside of a git work tree")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Refused,
-                ProblemCode::Full,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, Refused, Full, Unreachable]),
         Route::get("processes", "/v1/processes", AccessScope::Read, all_processes)
             .about("The processes of all sessions and helpers.")
             .filtered()
             .gives::<ProcessList>(200, "the processes that run")
-            .fails(&[ProblemCode::Refused, ProblemCode::Unreachable]),
+            .fails(&[Refused, Unreachable]),
         Route::get("port", "/v1/ports/{port}", AccessScope::Read, port_holders)
             .about("The processes that listen on a port, and the sessions they belong to.")
             .gives::<PortHolders>(200, "all processes that listen on the port")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Usage, ProblemCode::Refused]),
+            .fails(&[NotFound, Usage, Refused]),
         Route::get("doctor", "/v1/doctor", AccessScope::Read, examine)
             .about("Features of this host, with the effect of each missing one and the way to get it.")
             .gives::<doctor::DoctorReport>(200, "the report"),
@@ -101,19 +98,13 @@ pub(crate) fn routes() -> Vec<Route> {
             )
             .takes::<SweepRequest>()
             .gives::<SweepReport>(200, "the findings, and the action taken on each")
-            .fails(&[ProblemCode::NotAllowed]),
+            .fails(&[NotAllowed]),
         Route::get("grep", "/v1/grep", AccessScope::Read, search)
             .about("Searches prompts, output and the transcripts of agents.")
             .filtered()
             .query::<SearchRequest>()
             .gives::<SearchResult>(200, "the lines, newest session first")
-            .fails(&[
-                ProblemCode::Usage,
-                ProblemCode::NotFound,
-                ProblemCode::Refused,
-                ProblemCode::Full,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[Usage, NotFound, Refused, Full, Unreachable]),
     ]
 }
 
@@ -160,7 +151,7 @@ async fn why_process(
         id.is_some_and(|id| caller.may_see(&id))
     };
     let theirs = whose.ok().filter(is_theirs);
-    let none = || Problem::new(ProblemCode::NotFound, format!("there is no process {pid}"));
+    let none = || Problem::not_found(format!("there is no process {pid}"));
     Ok(JsonAnswer(theirs.ok_or_else(none)?))
 }
 
@@ -247,9 +238,7 @@ async fn port_holders(
     let ctx = caller.ctx(&state);
     let holders = run_blocking(move || port::holders(&ctx, number)).await?;
     if holders.is_empty() {
-        return Err(
-            Problem::new(ProblemCode::NotFound, format!("no process listens on port {number}")).into()
-        );
+        return Err(Problem::not_found(format!("no process listens on port {number}")).into());
     }
     Ok(JsonAnswer(PortHolders { holders }))
 }
@@ -379,7 +368,7 @@ async fn search(
         let manner =
             PatternOptions { ignore_case: search.ignore_case, words: search.words, fixed: search.fixed };
         if search.pattern.is_empty() {
-            return Err(Problem::new(ProblemCode::Usage, "the pattern is empty"));
+            return Err(Problem::usage("the pattern is empty"));
         }
         let pattern = SearchPattern::within(&[search.pattern], manner, MAX_PATTERN_BYTES)?;
         let around = search.context.min(MOST_AROUND);

@@ -35,6 +35,8 @@ const NEWS_PATIENCE: Duration = Duration::from_secs(2);
 const END: &str = "x-events-end";
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::get("list_events", "/v1/sessions/{session}/events", AccessScope::Read, events)
             .about(
@@ -49,7 +51,7 @@ pub(crate) fn routes() -> Vec<Route> {
             .gives::<Vec<EventLine>>(200, "the events, oldest first")
             .gives_as(200, "the events, oldest first", "text/event-stream", Some(text))
             .response_header("X-Events-End", "Number of the last event of the session.")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Usage]),
+            .fails(&[NotFound, Usage]),
         Route::get("watch_sessions", "/v1/events", AccessScope::Read, list)
             .about(
                 "The list of sessions as a stream of changes: first `hello` with all sessions, then `session` \
@@ -154,9 +156,7 @@ async fn stream(
     };
     if tokio::time::timeout(PATIENCE, known).await.is_err() {
         let what = format!("the state of session {id} could not be found out in time");
-        return Err(Problem::new(ProblemCode::Unreachable, what)
-            .hint("`berth why` shows the evidence")
-            .into());
+        return Err(Problem::unreachable(what).hint("`berth why` shows the evidence").into());
     }
     let feed = &subscription.feed;
     if feed.cursor(after).is_err() {

@@ -31,49 +31,29 @@ const MOST_IMPORTED: usize = 1000;
 const MOST_LISTED: usize = 10_000;
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::get("list_foreign", "/v1/foreign", AccessScope::Read, list)
             .about("Conversations of agents that belong to no session of this host, open ones first.")
             .query::<ForeignQuery>()
             .gives::<ConversationList>(200, "the list")
-            .fails(&[ProblemCode::Usage, ProblemCode::Unreachable]),
+            .fails(&[Usage, Unreachable]),
         Route::get("get_foreign", "/v1/foreign/{agent}/{conversation}", AccessScope::Read, one)
             .about("One conversation, with its prompts and answers.")
             .gives::<ForeignConversation>(200, "the conversation")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Usage,
-                ProblemCode::Refused,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, Usage, Refused, Unreachable]),
         Route::post("adopt_foreign", "/v1/foreign/{agent}/{conversation}/adopt", AccessScope::Send, adopted)
             .about("Continues a conversation in a session of this host; answered when its agent takes turns.")
             .takes::<AdoptForeign>()
             .gives::<SessionStatus>(201, "the conversation runs in a new session")
             .gives::<SessionStatus>(200, "the conversation runs in the session that had it")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Usage,
-                ProblemCode::Refused,
-                ProblemCode::Held,
-                ProblemCode::InUse,
-                ProblemCode::NotAllowed,
-                ProblemCode::TimedOut,
-                ProblemCode::Full,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, Usage, Refused, Held, InUse, NotAllowed, TimedOut, Full, Unreachable]),
         Route::post("import_foreign", "/v1/foreign/import", AccessScope::Send, imported)
             .about("Imports past conversations as sessions, to search and resume them. Nothing is started.")
             .takes::<ImportForeign>()
             .gives::<ImportedForeign>(200, "the result for each conversation")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Usage,
-                ProblemCode::Refused,
-                ProblemCode::NotAllowed,
-                ProblemCode::Full,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, Usage, Refused, NotAllowed, Full, Unreachable]),
     ]
 }
 
@@ -101,7 +81,7 @@ fn wanted(
     limit: Option<usize>,
 ) -> Result<ConversationFilter, Problem> {
     if let Some(dir) = cwd.as_ref().filter(|dir| !dir.is_absolute()) {
-        return Err(Problem::new(ProblemCode::Usage, format!("`{}` is not an absolute path", dir.display()))
+        return Err(Problem::usage(format!("`{}` is not an absolute path", dir.display()))
             .hint("write the directory from / on"));
     }
     Ok(ConversationFilter {

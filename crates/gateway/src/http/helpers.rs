@@ -41,13 +41,15 @@ const OUTPUT_END: &str = "x-output-end";
 const OUTPUT_FROM: &str = "x-output-from";
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::get("list_helpers", "/v1/helpers", AccessScope::Read, list)
             .about("The helpers of this host, and the sessions that own them.")
             .filtered()
             .query::<HelpersQuery>()
             .gives::<HelperList>(200, "the helpers, sorted by name")
-            .fails(&[ProblemCode::Refused]),
+            .fails(&[Refused]),
         Route::post("ensure_helper", "/v1/helpers", AccessScope::Control, ensure)
             .about(
                 "Makes a session own a helper, and starts the helper if it does not run; answered when it is \
@@ -56,26 +58,18 @@ pub(crate) fn routes() -> Vec<Route> {
             .filtered()
             .takes::<EnsureHelper>()
             .gives::<SessionStatus>(200, "the helper is ready")
-            .fails(&[
-                ProblemCode::Usage,
-                ProblemCode::NotFound,
-                ProblemCode::Refused,
-                ProblemCode::Held,
-                ProblemCode::TimedOut,
-                ProblemCode::Full,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[Usage, NotFound, Refused, Held, TimedOut, Full, Unreachable]),
         Route::get("get_helper", "/v1/helpers/{helper}", AccessScope::Read, one)
             .about("The state of a helper.")
             .filtered()
             .gives::<SessionStatus>(200, "the state")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Unreachable]),
+            .fails(&[NotFound, Unreachable]),
         Route::post("release_helper", "/v1/helpers/{helper}/release", AccessScope::Control, release)
             .about("Removes a session from the owners of a helper; a helper without owners stops.")
             .filtered()
             .takes::<ReleaseHelper>()
             .gives::<SessionStatus>(200, "the session no longer owns the helper")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Refused, ProblemCode::Unreachable]),
+            .fails(&[NotFound, Refused, Unreachable]),
         Route::post("stop_helper", "/v1/helpers/{helper}/stop", AccessScope::Control, end)
             .about(
                 "Ends a helper and removes all its owners; answered when its end is proven. A caller that \
@@ -84,19 +78,13 @@ pub(crate) fn routes() -> Vec<Route> {
             .filtered()
             .takes::<StopHelper>()
             .gives::<SessionStatus>(200, "the helper has ended")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Held,
-                ProblemCode::Refused,
-                ProblemCode::Full,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, Held, Refused, Full, Unreachable]),
         Route::get("helper_log", "/v1/helpers/{helper}/log", AccessScope::Read, log)
             .about("Events of a helper.")
             .filtered()
             .query::<HelperEventsQuery>()
             .gives::<HelperEvents>(200, "the events, in order")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Refused]),
+            .fails(&[NotFound, Refused]),
         Route::get("helper_output", "/v1/helpers/{helper}/output", AccessScope::Read, raw)
             .about("Raw output of a helper.")
             .filtered()
@@ -107,7 +95,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 "Offset of the first byte: later than requested if earlier output is no longer kept.",
             )
             .response_header("X-Output-End", "Offset of the end of the output.")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Refused]),
+            .fails(&[NotFound, Refused]),
     ]
 }
 
@@ -172,7 +160,7 @@ fn hide_others(caller: &RequestCaller, helper: &mut SessionStatus) {
 /// Error for a missing helper, and for one that the caller may not see: both get the same text.
 fn not_there(named: &str) -> HttpProblem {
     let what = format!("there is no helper `{}`", named.escape_debug());
-    Problem::new(ProblemCode::NotFound, what).hint("GET /v1/helpers?all=true lists them").into()
+    Problem::not_found(what).hint("GET /v1/helpers?all=true lists them").into()
 }
 
 /// A helper that a session wants.
@@ -237,7 +225,7 @@ async fn ensure(
                 let what =
                     "your token is limited to some sessions, and can only use helpers in their directories";
                 let hint = "leave out `cwd` and `scope`";
-                return Err(Problem::new(ProblemCode::NotAllowed, what).hint(hint).into());
+                return Err(Problem::not_allowed(what).hint(hint).into());
             }
             own
         }
@@ -270,11 +258,8 @@ async fn ensure(
                 return problem;
             }
             let name = asked.name.escape_debug();
-            Problem::new(
-                ProblemCode::Refused,
-                format!("helper `{name}` cannot be started with these settings"),
-            )
-            .hint("use another name")
+            Problem::refused(format!("helper `{name}` cannot be started with these settings"))
+                .hint("use another name")
         })?;
         hide_others(&caller, &mut status);
         Ok(status)
@@ -283,7 +268,7 @@ async fn ensure(
 }
 
 fn ready(text: &str) -> Result<ReadinessProbe, Problem> {
-    let bad = |why: String| Problem::new(ProblemCode::Usage, format!("`ready` cannot be used: {why}"));
+    let bad = |why: String| Problem::usage(format!("`ready` cannot be used: {why}"));
     let ready = ReadinessProbe::parse(text);
     let ready = ready.ok_or_else(|| bad("use tcp:PORT, unix:PATH or line:REGEX".to_owned()))?;
     if let ReadinessProbe::Line(pattern) = &ready {

@@ -13,11 +13,13 @@ use crate::routes::Route;
 use crate::viewer_filter::JsonAnswer;
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::get("get_history", "/v1/sessions/{session}/history", AccessScope::Read, show)
             .about("The copies of a session's transcript, one from the end of each turn.")
             .gives::<SessionHistory>(200, "the states that the copies can restore, the oldest first")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Refused]),
+            .fails(&[NotFound, Refused]),
         Route::post(
             "restore_history",
             "/v1/sessions/{session}/history/restore",
@@ -30,12 +32,7 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .takes::<RestoreHistory>()
         .gives::<RestoredHistory>(200, "the transcript is restored")
-        .fails(&[
-            ProblemCode::NotFound,
-            ProblemCode::Held,
-            ProblemCode::Refused,
-            ProblemCode::Unreachable,
-        ]),
+        .fails(&[NotFound, Held, Refused, Unreachable]),
     ]
 }
 

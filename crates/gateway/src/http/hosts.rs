@@ -24,17 +24,14 @@ use crate::viewer_filter::{JsonAnswer, nothing_hidden};
 const ONLY_THERE: [&str; 2] = ["tokens", "links"];
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     let pass = |method: Method, name, about| {
         Route::new(method, name, "/v1/hosts/{host}/{*path}", AccessScope::Read, pass_on)
             .about(about)
             .filtered()
             .gives_as(ANY_STATUS, "the answer of the host", "*/*", None)
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::NotAllowed,
-                ProblemCode::Unreachable,
-                ProblemCode::Full,
-            ])
+            .fails(&[NotFound, NotAllowed, Unreachable, Full])
     };
     vec![
         Route::get("list_hosts", "/v1/hosts", AccessScope::Read, list)
@@ -176,7 +173,7 @@ async fn pass_on(
 ) -> Result<Response<Body>, HttpProblem> {
     let nobody = || {
         HttpProblem::from(
-            Problem::new(ProblemCode::NotFound, format!("there is no host `{}`", name.escape_debug()))
+            Problem::not_found(format!("there is no host `{}`", name.escape_debug()))
                 .hint("GET /v1/hosts lists them; `berth hosts add` adds one"),
         )
     };
@@ -201,7 +198,7 @@ async fn pass_on(
     if let Some(first) = named.iter().flatten().find(|first| ONLY_THERE.contains(&first.as_str())) {
         let what = format!("make {first} of `{}` on that host", host.name);
         let hint = format!("log in there: `ssh {} berth token new`", host.target);
-        return Err(Problem::new(ProblemCode::NotAllowed, what).hint(hint).into());
+        return Err(Problem::not_allowed(what).hint(hint).into());
     }
     let path = format!("/v1/{rest}");
     let (asker, at) = (caller.clone(), state.clone());

@@ -28,6 +28,8 @@ use crate::work_limits::{check_duration, long_work};
 const USUAL_GRACE_MS: u64 = 5000;
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::post("create_session", "/v1/sessions", AccessScope::Send, create)
             .about(
@@ -42,38 +44,17 @@ pub(crate) fn routes() -> Vec<Route> {
             )
             .gives::<CreatedSession>(201, "the session runs")
             .gives::<CreatedSession>(200, "an earlier call with this key made the session")
-            .fails(&[
-                ProblemCode::Usage,
-                ProblemCode::NotFound,
-                ProblemCode::Refused,
-                ProblemCode::InUse,
-                ProblemCode::TimedOut,
-                ProblemCode::Full,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[Usage, NotFound, Refused, InUse, TimedOut, Full, Unreachable]),
         Route::post("stop_session", "/v1/sessions/{session}/stop", AccessScope::Control, stop)
             .about("Ends the run of a session; answered when its end is proven.")
             .takes::<StopSession>()
             .gives::<SessionStatus>(200, "the run has ended")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Held,
-                ProblemCode::Refused,
-                ProblemCode::Full,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, Held, Refused, Full, Unreachable]),
         Route::post("resume_session", "/v1/sessions/{session}/resume", AccessScope::Send, resume)
             .about("Starts the next run of a session, and restores the session if it was archived.")
             .takes::<ResumeSession>()
             .gives::<SessionStatus>(200, "the session runs")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Held,
-                ProblemCode::InUse,
-                ProblemCode::Refused,
-                ProblemCode::Full,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, Held, InUse, Refused, Full, Unreachable]),
         Route::post("switch_interface", "/v1/sessions/{session}/interface", AccessScope::Control, switch)
             .about(
                 "Switches to another interface of the session's agent, in the same conversation, once \
@@ -84,47 +65,22 @@ pub(crate) fn routes() -> Vec<Route> {
                 200,
                 "the interface is chosen; `next_interface` names it until the run with it begins",
             )
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Held,
-                ProblemCode::InUse,
-                ProblemCode::Refused,
-                ProblemCode::Full,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, Held, InUse, Refused, Full, Unreachable]),
         Route::post("fork_session", "/v1/sessions/{session}/fork", AccessScope::Send, fork)
             .about("Forks a session: starts a new one with a copy of its conversation.")
             .takes::<ForkSession>()
             .gives::<SessionStatus>(201, "the new session runs")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::NotAllowed,
-                ProblemCode::Usage,
-                ProblemCode::Refused,
-                ProblemCode::Full,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, NotAllowed, Usage, Refused, Full, Unreachable]),
         Route::post("archive_session", "/v1/sessions/{session}/archive", AccessScope::Control, archive)
             .about("Archives a session that does not run; nothing is deleted.")
             .takes::<ArchiveSession>()
             .gives::<SessionStatus>(200, "the session is archived")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Held,
-                ProblemCode::Refused,
-                ProblemCode::Full,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, Held, Refused, Full, Unreachable]),
         Route::post("restore_session", "/v1/sessions/{session}/restore", AccessScope::Control, restore)
             .about("Restores an archived session; it does not run yet.")
             .takes::<EmptyBody>()
             .gives::<SessionStatus>(200, "the session is restored")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Held,
-                ProblemCode::Refused,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, Held, Refused, Unreachable]),
     ]
 }
 
@@ -184,7 +140,7 @@ fn starts_others(caller: &RequestCaller) -> Result<(), Problem> {
     }
     let what =
         "this token is limited to the sessions that were named when it was made, and cannot start others";
-    Err(Problem::new(ProblemCode::NotAllowed, what).hint("`berth token new` makes a token for all sessions"))
+    Err(Problem::not_allowed(what).hint("`berth token new` makes a token for all sessions"))
 }
 
 /// The idempotency key of a call: the body may have it as well as the header.

@@ -33,6 +33,8 @@ const MAX_FORM_BYTES: usize = 4096;
 const FORM_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::get("login_page", "/login", AccessScope::Read, show)
             .about("The page for signing in.")
@@ -48,7 +50,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 200,
                 "the browser is logged in: `secret` goes into `Authorization: Bearer SECRET`",
             )
-            .fails(&[ProblemCode::Full])
+            .fails(&[Full])
             .fails_with(401, ProblemCode::NotAllowed, "the link or token is not valid")
             .fails_with(410, ProblemCode::Refused, "the link was used already, or has expired"),
         Route::post("logout", "/logout", AccessScope::Read, logout)

@@ -24,6 +24,8 @@ const FROM: &str = "x-output-from";
 const END: &str = "x-output-end";
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::get("get_output", "/v1/sessions/{session}/output", AccessScope::Read, output_)
             .about(
@@ -35,17 +37,17 @@ pub(crate) fn routes() -> Vec<Route> {
             .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
             .response_header("X-Output-From", "Offset of the first byte.")
             .response_header("X-Output-End", "Offset of the end of the output.")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Usage]),
+            .fails(&[NotFound, Usage]),
         Route::get("get_screen", "/v1/sessions/{session}/screen", AccessScope::Read, screen_)
             .about("The screen of the terminal, also after the run has ended.")
             .query::<ScreenQuery>()
             .gives_as(200, "the screen", "text/plain", Some(text))
-            .fails(&[ProblemCode::NotFound, ProblemCode::Usage]),
+            .fails(&[NotFound, Usage]),
         Route::post("type_input", "/v1/sessions/{session}/input", AccessScope::Control, input_)
             .about("Types into the terminal, once, as its one writer.")
             .takes::<InputRequest>()
             .gives::<SessionStatus>(200, "the text was typed; the state of the session afterwards")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Usage, ProblemCode::Held, ProblemCode::Refused]),
+            .fails(&[NotFound, Usage, Held, Refused]),
     ]
 }
 
@@ -140,7 +142,7 @@ impl OpenQuestion {
     fn check(&self, status: &SessionStatus) -> Result<(), Problem> {
         let asks = status.turns.iter().flat_map(|turns| &turns.asks);
         let is_open = status.epoch == self.epoch && asks.into_iter().any(|ask| ask.request == self.request);
-        let gone = || Problem::new(ProblemCode::Refused, "the question is no longer open; nothing was typed");
+        let gone = || Problem::refused("the question is no longer open; nothing was typed");
         is_open.then_some(()).ok_or_else(|| gone().hint("look at the session again"))
     }
 }

@@ -19,13 +19,15 @@ use crate::routes::Route;
 use crate::viewer_filter::{JsonAnswer, nothing_hidden};
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     let fails =
         [ProblemCode::NotFound, ProblemCode::Refused, ProblemCode::Unreachable, ProblemCode::Unavailable];
     vec![
         Route::get("get_queue", "/v1/sessions/{session}/queue", AccessScope::Read, show)
             .about("Turns that wait in a session.")
             .gives::<QueueView>(200, "the waiting turns, the next one first")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Refused]),
+            .fails(&[NotFound, Refused]),
         Route::new(Method::PATCH, "change_queue", "/v1/sessions/{session}/queue", AccessScope::Send, change)
             .about("Pauses the queue so that no further turn begins, or resumes it after any kind of pause.")
             .takes::<ChangeQueue>()

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use berth_api::policy_change::{PolicyChange, TimeoutChange};
 use berth_api::record::{Grant, RunLimits};
 use berth_api::turn::{OnFailed, OnUnknown};
-use berth_api::{AccessScope, Problem, ProblemCode};
+use berth_api::{AccessScope, Problem};
 use berth_core::{NotificationKind, NotificationPolicy};
 use berth_verbs::run::RunRequest;
 use schemars::JsonSchema;
@@ -68,7 +68,7 @@ pub(crate) fn told_of(words: Option<&[String]>) -> Result<NotificationPolicy, Pr
         NotificationKind::named(word).ok_or_else(|| {
             let known: Vec<_> = NotificationKind::ALL.iter().map(|occasion| occasion.word()).collect();
             let what = format!("`notify`: `{}` is not one of {}", word.escape_debug(), known.join(", "));
-            Problem::new(ProblemCode::Usage, what)
+            Problem::usage(what)
         })
     };
     let Some(words) = words else { return Ok(NotificationPolicy::AsConfigured) };
@@ -95,11 +95,8 @@ impl LimitsParams {
         let Self { memory_bytes, processes, cpu_percent } = self;
         let all = [("memory_bytes", memory_bytes), ("processes", processes), ("cpu_percent", cpu_percent)];
         if let Some((name, _)) = all.into_iter().find(|(_, limit)| *limit == Some(0)) {
-            return Err(Problem::new(
-                ProblemCode::Usage,
-                format!("`limits.{name}` is 0: no process could run"),
-            )
-            .hint("leave it out for no limit"));
+            return Err(Problem::usage(format!("`limits.{name}` is 0: no process could run"))
+                .hint("leave it out for no limit"));
         }
         Ok(RunLimits { memory_bytes, processes, cpu_percent })
     }
@@ -165,20 +162,17 @@ impl CreateSession {
     /// Converts to the type of the verbs.
     pub(crate) fn into_run_request(self) -> Result<RunRequest, Problem> {
         if let Some(dir) = self.cwd.as_ref().filter(|dir| !dir.is_absolute()) {
-            return Err(Problem::new(
-                ProblemCode::Usage,
-                format!("`cwd` is not an absolute path: {}", dir.display()),
-            )
-            .hint("write the directory from / on: the gateway runs in another directory than you"));
+            return Err(Problem::usage(format!("`cwd` is not an absolute path: {}", dir.display()))
+                .hint("write the directory from / on: the gateway runs in another directory than you"));
         }
         let notify = self.notify.as_deref().map(|words| told_of(Some(words))).transpose()?;
         let limits = self.limits.limits()?;
         if self.prompt.is_some() && self.agent.is_none() {
-            return Err(Problem::new(ProblemCode::Usage, "a command takes no turns: `prompt` needs `agent`")
+            return Err(Problem::usage("a command takes no turns: `prompt` needs `agent`")
                 .hint("name an agent, or leave the prompt out"));
         }
         if self.agent.is_none() && (self.tui || self.resume.is_some() || self.take) {
-            return Err(Problem::new(ProblemCode::Usage, "`tui`, `resume` and `take` need `agent`"));
+            return Err(Problem::usage("`tui`, `resume` and `take` need `agent`"));
         }
         Ok(RunRequest {
             name: self.name,

@@ -30,13 +30,15 @@ const MOST_DIRECTORIES: usize = 30;
 const MOST_CANDIDATES: usize = 60;
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::get("list_sessions", "/v1/sessions", AccessScope::Read, list)
             .about("The sessions; those that need you come first.")
             .filtered()
             .query::<SessionsQuery>()
             .gives::<SessionList>(200, "the list")
-            .fails(&[ProblemCode::Usage, ProblemCode::Unreachable]),
+            .fails(&[Usage, Unreachable]),
         Route::get("list_directories", "/v1/directories", AccessScope::Send, directories)
             .about(
                 "Directories to suggest for a new session: those of sessions, the last used first, then \
@@ -47,33 +49,21 @@ pub(crate) fn routes() -> Vec<Route> {
                 200,
                 "the directories; only those in which the caller may start a session",
             )
-            .fails(&[ProblemCode::Refused, ProblemCode::Unreachable]),
+            .fails(&[Refused, Unreachable]),
         Route::get("get_session", "/v1/sessions/{session}", AccessScope::Read, one)
             .about("The state of a session.")
             .gives::<SessionStatus>(200, "the state")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Unreachable]),
+            .fails(&[NotFound, Unreachable]),
         Route::new(Method::PATCH, "change_session", "/v1/sessions/{session}", AccessScope::Control, change)
             .about("Changes the name, tags, note, policy or notifications of a session.")
             .takes::<ChangeSession>()
             .gives::<SessionStatus>(200, "the new state")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Usage,
-                ProblemCode::Refused,
-                ProblemCode::Held,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, Usage, Refused, Held, Unreachable]),
         Route::new(Method::DELETE, "delete_session", "/v1/sessions/{session}", AccessScope::Admin, delete)
             .about("Deletes a session that does not run, for good.")
             .query::<DeleteConfirmation>()
             .gives::<PurgedSession>(200, "the deleted session")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::NeedsYes,
-                ProblemCode::Held,
-                ProblemCode::Refused,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, NeedsYes, Held, Refused, Unreachable]),
     ]
 }
 
@@ -130,15 +120,12 @@ impl SessionsQuery {
         let states: Vec<_> = words(self.state).iter().map(|word| SessionState::from(word.as_str())).collect();
         listing::check_states(&states)?;
         if let Some(dir) = self.cwd.as_ref().filter(|dir| !dir.is_absolute()) {
-            return Err(Problem::new(
-                ProblemCode::Usage,
-                format!("`{}` is not an absolute path", dir.display()),
-            )
-            .hint("write the directory from / on"));
+            return Err(Problem::usage(format!("`{}` is not an absolute path", dir.display()))
+                .hint("write the directory from / on"));
         }
         let extent = match (self.all, self.archived) {
             (true, true) => {
-                return Err(Problem::new(ProblemCode::Usage, "`all` and `archived` exclude each other"));
+                return Err(Problem::usage("`all` and `archived` exclude each other"));
             }
             (true, false) => ListExtent::All,
             (false, true) => ListExtent::Archived,
@@ -317,8 +304,7 @@ async fn change(
             if problem.code != ProblemCode::Refused || !is_hidden {
                 return problem;
             }
-            Problem::new(ProblemCode::Refused, "the session cannot have this name")
-                .hint("choose another name")
+            Problem::refused("the session cannot have this name").hint("choose another name")
         })
     });
     Ok(JsonAnswer(changed.await?))
@@ -340,7 +326,7 @@ async fn delete(
     if yes.confirm.as_deref() != Some(target.id.as_str()) {
         let what = format!("session `{}` would be deleted for good", target.handle.escape_debug());
         let hint = format!("confirm with ?confirm={}", target.id);
-        return Err(Problem::new(ProblemCode::NeedsYes, what).hint(hint).into());
+        return Err(Problem::needs_yes(what).hint(hint).into());
     }
     let deleted = run_blocking(move || {
         let mut doomed = purge::named(&target.ctx, &target.id, &target.handle)?;

@@ -29,6 +29,8 @@ const READY_PATIENCE: Duration = Duration::from_secs(2);
 const LEAST_FREE_BYTES: u64 = 4 << 20;
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::get("health", "/healthz", AccessScope::Read, health)
             .about("Liveness of the gateway.")
@@ -38,7 +40,7 @@ pub(crate) fn routes() -> Vec<Route> {
             .about("Readiness of the gateway: whether it can do its work.")
             .open()
             .gives::<GatewayHealth>(200, "the gateway can do its work")
-            .fails(&[ProblemCode::Unreachable]),
+            .fails(&[Unreachable]),
         Route::get("metrics", METRICS, AccessScope::Read, metrics)
             .about("Metrics of the gateway and its sessions, for Prometheus.")
             .gives_as(200, "OpenMetrics", METRICS_TYPE, None),
@@ -70,8 +72,7 @@ async fn health() -> JsonAnswer<GatewayHealth> {
 
 async fn ready(State(state): State<Arc<AppState>>) -> Result<JsonAnswer<GatewayHealth>, HttpProblem> {
     let not_ready = |why: String| {
-        let problem =
-            Problem::new(ProblemCode::Unreachable, format!("the gateway cannot do its work: {why}"));
+        let problem = Problem::unreachable(format!("the gateway cannot do its work: {why}"));
         HttpProblem::from(problem.hint("run `berth doctor` on that machine for details"))
     };
     if state.ending.is_cancelled() {
@@ -175,7 +176,7 @@ async fn whoami(caller: RequestCaller) -> JsonAnswer<WhoAmI> {
 
 pub(crate) async fn route_not_found(uri: axum::http::Uri) -> HttpProblem {
     let what = format!("there is no route at {}", uri.path().escape_debug());
-    HttpProblem::from(Problem::new(ProblemCode::NotFound, what).hint("GET /openapi.json lists the routes"))
+    HttpProblem::from(Problem::not_found(what).hint("GET /openapi.json lists the routes"))
         .status(StatusCode::NOT_FOUND)
 }
 

@@ -62,6 +62,8 @@ const PROBLEM: u16 = 4000;
 static TERMINALS: AtomicUsize = AtomicUsize::new(1);
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::get("attach_terminal", "/v1/sessions/{session}/terminal", AccessScope::Read, terminal)
             .about(
@@ -70,7 +72,7 @@ pub(crate) fn routes() -> Vec<Route> {
             )
             .query::<AttachQuery>()
             .gives_as(101, "attached", "application/octet-stream", None)
-            .fails(&[ProblemCode::NotFound, ProblemCode::Usage, ProblemCode::NotAllowed, ProblemCode::Full]),
+            .fails(&[NotFound, Usage, NotAllowed, Full]),
     ]
 }
 
@@ -317,18 +319,13 @@ impl TerminalConnection {
                     return Err(problem);
                 }
                 Ok(Ok((_, _, Some(other)))) => {
-                    return Err(Problem::new(
-                        ProblemCode::Bug,
-                        format!("the keeper gave an unexpected answer: {other:?}"),
-                    ));
+                    return Err(Problem::bug(format!("the keeper gave an unexpected answer: {other:?}")));
                 }
                 // The keeper disconnected during the call.
                 Ok(Ok((_, _, None)) | Err(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
                 Err(_) => {
                     let what = format!("the keeper of session {id} did not answer in time");
-                    return Err(
-                        Problem::new(ProblemCode::Unreachable, what).hint("`berth why` shows the evidence")
-                    );
+                    return Err(Problem::unreachable(what).hint("`berth why` shows the evidence"));
                 }
             }
         }
@@ -445,7 +442,7 @@ async fn listen(
     remarks: &mpsc::Sender<TerminalMessage>,
 ) -> DisconnectReason {
     let complain = |what: String| {
-        let problem = Problem::new(ProblemCode::Usage, what).hint("docs/gateway.md describes the messages");
+        let problem = Problem::usage(what).hint("docs/gateway.md describes the messages");
         // A client that does not read its messages may miss some of these.
         let _ = remarks.try_send(TerminalMessage::Problem(problem.into()));
     };

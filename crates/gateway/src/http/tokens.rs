@@ -24,6 +24,8 @@ use crate::routes::Route;
 use crate::viewer_filter::{JsonAnswer, nothing_hidden};
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     let (list_path, one_path) = ("/v1/tokens", "/v1/tokens/{token}");
     vec![
         Route::get("list_tokens", list_path, AccessScope::Admin, list)
@@ -35,18 +37,18 @@ pub(crate) fn routes() -> Vec<Route> {
             .filtered()
             .takes::<NewTokenRequest>()
             .gives::<NewToken>(201, "the token, and its secret")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Refused, ProblemCode::NeedsYes, ProblemCode::Full]),
+            .fails(&[NotFound, Refused, NeedsYes, Full]),
         Route::new(Method::DELETE, "revoke_token", one_path, AccessScope::Admin, revoke)
             .about("Revokes a token, by its name or id, at once.")
             .filtered()
             .gives::<RevokedTokens>(200, "the revoked tokens: the one named, and those made with it")
-            .fails(&[ProblemCode::NotFound]),
+            .fails(&[NotFound]),
         Route::post("create_link", "/v1/links", AccessScope::Admin, link)
             .about("Makes a link that logs one browser in, once.")
             .filtered()
             .takes::<NewLinkRequest>()
             .gives::<NewLink>(201, "the link")
-            .fails(&[ProblemCode::NotFound, ProblemCode::NeedsYes, ProblemCode::Full]),
+            .fails(&[NotFound, NeedsYes, Full]),
     ]
 }
 
@@ -201,8 +203,9 @@ async fn link(
 /// Refuses a list of sessions that does not confine the scope, unless the caller confirms that.
 fn confirmed(scope: AccessScope, sessions: Option<&Vec<String>>, yes: bool) -> Result<(), Problem> {
     match void_sessions(scope, sessions.is_some()) {
-        Some(what) if !yes => Err(Problem::new(ProblemCode::NeedsYes, what)
-            .hint("ask for `read` or `send`, or say `\"yes\": true` in the body")),
+        Some(what) if !yes => {
+            Err(Problem::needs_yes(what).hint("ask for `read` or `send`, or say `\"yes\": true` in the body"))
+        }
         Some(_) | None => Ok(()),
     }
 }
@@ -216,7 +219,7 @@ fn resolve_session_names(
     let find = |name: &String| {
         let found = state.home.find(name).ok().filter(|id| caller.may_see(id));
         found.ok_or_else(|| {
-            Problem::new(ProblemCode::NotFound, format!("there is no session `{}`", name.escape_debug()))
+            Problem::not_found(format!("there is no session `{}`", name.escape_debug()))
                 .hint("GET /v1/sessions lists them")
         })
     };

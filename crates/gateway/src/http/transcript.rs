@@ -27,6 +27,8 @@ const PIECES_AHEAD: usize = 4;
 const PIECE_BYTES: usize = 64 * 1024;
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::get("transcript", "/v1/sessions/{session}/transcript", AccessScope::Read, transcript_page)
             .about(
@@ -35,7 +37,7 @@ pub(crate) fn routes() -> Vec<Route> {
             )
             .query::<TranscriptQuery>()
             .gives::<TranscriptPage>(200, "the turns")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Refused]),
+            .fails(&[NotFound, Refused]),
         Route::get("export_session", "/v1/sessions/{session}/export", AccessScope::Read, file)
             .about("Exports a session as a file: a text, its events, or a recording of its terminal.")
             .query::<TranscriptFileQuery>()
@@ -44,7 +46,7 @@ pub(crate) fn routes() -> Vec<Route> {
             .gives::<serde_json::Value>(200, "the file")
             .gives_as(200, "the file", "application/x-asciicast", Some(text))
             .response_header("Content-Disposition", "Suggested name of the file.")
-            .fails(&[ProblemCode::NotFound, ProblemCode::Usage, ProblemCode::Refused, ProblemCode::Full]),
+            .fails(&[NotFound, Usage, Refused, Full]),
     ]
 }
 
@@ -150,7 +152,7 @@ fn written(
     let write = waiting.bound(u64::MAX, move || {
         let _seat = seat;
         let mut ahead = Vec::with_capacity(PIECE_BYTES);
-        let gone = || Problem::new(ProblemCode::Refused, "the client disconnected");
+        let gone = || Problem::refused("the client disconnected");
         let mut take = |bytes: &[u8]| {
             ahead.extend_from_slice(bytes);
             if ahead.len() < PIECE_BYTES {

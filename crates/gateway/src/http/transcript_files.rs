@@ -24,17 +24,10 @@ use crate::viewer_filter::{JsonAnswer, nothing_hidden};
 use crate::work_limits::read_work;
 
 pub(crate) fn routes() -> Vec<Route> {
-    let of_session =
-        |route: Route| route.fails(&[ProblemCode::NotFound, ProblemCode::Refused, ProblemCode::Full]);
-    let of_foreign = |route: Route| {
-        route.fails(&[
-            ProblemCode::NotFound,
-            ProblemCode::Usage,
-            ProblemCode::Refused,
-            ProblemCode::Full,
-            ProblemCode::Unreachable,
-        ])
-    };
+    use ProblemCode::*;
+
+    let of_session = |route: Route| route.fails(&[NotFound, Refused, Full]);
+    let of_foreign = |route: Route| route.fails(&[NotFound, Usage, Refused, Full, Unreachable]);
     const CHECK: &str = "Damage in an agent's own transcript, and what a resume would lose.";
     const TREE: &str =
         "The turns of an agent's own transcript, its branches, and the one that a resume continues.";
@@ -112,11 +105,8 @@ fn check(files: &[PathBuf]) -> Result<TranscriptReports, Problem> {
 fn tree(files: &[PathBuf]) -> Result<Value, Problem> {
     match files {
         [one] => Ok(json!(transcript_files::tree_of(one, &())?)),
-        _ => Err(Problem::new(
-            ProblemCode::Refused,
-            format!("the conversation has {} transcripts", files.len()),
-        )
-        .hint("`berth transcript tree FILE` on that machine draws one of them")),
+        _ => Err(Problem::refused(format!("the conversation has {} transcripts", files.len()))
+            .hint("`berth transcript tree FILE` on that machine draws one of them")),
     }
 }
 
@@ -136,9 +126,7 @@ async fn tree_session(target: RequestedSession) -> Result<JsonAnswer<Value>, Htt
 
 fn of_foreign(ctx: &VerbContext, agent: &str, id: &str) -> Result<Vec<PathBuf>, Problem> {
     let conversation = foreign::find(ctx, id, Some(foreign::kind(agent)?))?;
-    let file = conversation
-        .file
-        .ok_or_else(|| Problem::new(ProblemCode::Refused, "the conversation has no transcript yet"))?;
+    let file = conversation.file.ok_or_else(|| Problem::refused("the conversation has no transcript yet"))?;
     Ok(vec![file])
 }
 

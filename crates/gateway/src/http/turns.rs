@@ -39,12 +39,14 @@ const MOST_TURNS: usize = 1000;
 const MOST_BYTES: usize = 4 << 20;
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::get("list_turns", "/v1/sessions/{session}/turns", AccessScope::Read, list)
             .about("The turns of a session, in the order they were accepted.")
             .query::<TurnsQuery>()
             .gives::<TurnPage>(200, "the turns")
-            .fails(&[ProblemCode::NotFound]),
+            .fails(&[NotFound]),
         Route::post("send_turn", "/v1/sessions/{session}/turns", AccessScope::Send, send)
             .about("Sends a prompt to a session's agent.")
             .header(
@@ -55,33 +57,20 @@ pub(crate) fn routes() -> Vec<Route> {
             .gives::<TurnReceipt>(202, "the turn is on disk, and waits or runs")
             .gives::<TurnView>(200, "with `wait`: the turn and its result")
             .response_header("Location", "With a receipt: the path of the turn.")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Refused,
-                ProblemCode::Full,
-                ProblemCode::TimedOut,
-                ProblemCode::Unreachable,
-                ProblemCode::Unavailable,
-            ]),
+            .fails(&[NotFound, Refused, Full, TimedOut, Unreachable, Unavailable]),
         Route::get("get_turn", "/v1/sessions/{session}/turns/{turn}", AccessScope::Read, one)
             .about("A turn: its prompt, state and result.")
             .gives::<TurnView>(200, "the turn")
-            .fails(&[ProblemCode::NotFound]),
+            .fails(&[NotFound]),
         Route::get("get_result", "/v1/sessions/{session}/turns/{turn}/result", AccessScope::Read, result)
             .about("The result of a turn.")
             .gives::<TurnView>(200, "the turn is over")
             .gives::<TurnView>(202, "the turn waits or runs")
-            .fails(&[ProblemCode::NotFound]),
+            .fails(&[NotFound]),
         Route::post("cancel_turn", "/v1/sessions/{session}/turns/{turn}/cancel", AccessScope::Send, cancel)
             .about("Cancels a queued or running turn.")
             .gives::<TurnView>(200, "the turn is over, or will not run")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Refused,
-                ProblemCode::Held,
-                ProblemCode::TimedOut,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, Refused, Held, TimedOut, Unreachable]),
     ]
 }
 
@@ -259,7 +248,7 @@ async fn cancel(
             TurnWaitOutcome::Held(problem) => return Err(problem.into()),
             TurnWaitOutcome::TimedOut => {
                 let what = format!("turn {} is being cancelled and is not over yet", view.turn);
-                return Err(Problem::new(ProblemCode::TimedOut, what).hint("look again in a moment").into());
+                return Err(Problem::timed_out(what).hint("look again in a moment").into());
             }
         };
     }
@@ -267,5 +256,5 @@ async fn cancel(
         return Ok(JsonAnswer(view));
     }
     let what = format!("turn {} was {} before the request reached the agent", view.turn, view.state);
-    Err(Problem::new(ProblemCode::Refused, what).hint("its result is stored").into())
+    Err(Problem::refused(what).hint("its result is stored").into())
 }

@@ -33,6 +33,8 @@ pub(crate) const MAX_PATTERN_BYTES: usize = 1024 * 1024;
 static MATCHING: Semaphore = Semaphore::const_new(MOST_MATCHING);
 
 pub(crate) fn routes() -> Vec<Route> {
+    use ProblemCode::*;
+
     vec![
         Route::post("wait", "/v1/sessions/{session}/wait", AccessScope::Read, wait_for)
             .about(
@@ -41,14 +43,7 @@ pub(crate) fn routes() -> Vec<Route> {
             )
             .takes::<WaitRequest>()
             .gives::<SessionWaitResult>(200, "the condition is met")
-            .fails(&[
-                ProblemCode::NotFound,
-                ProblemCode::Refused,
-                ProblemCode::Held,
-                ProblemCode::TimedOut,
-                ProblemCode::Full,
-                ProblemCode::Unreachable,
-            ]),
+            .fails(&[NotFound, Refused, Held, TimedOut, Full, Unreachable]),
     ]
 }
 
@@ -259,7 +254,7 @@ async fn until_output(
     let _seat = MATCHING.try_acquire().map_err(|error| match error {
         TryAcquireError::NoPermits | TryAcquireError::Closed => {
             let what = format!("{MOST_MATCHING} clients wait for output at this gateway already");
-            HttpProblem::from(Problem::new(ProblemCode::Full, what).hint("ask again later")).retry_after(5)
+            HttpProblem::from(Problem::full(what).hint("ask again later")).retry_after(5)
         }
     })?;
     let mut matcher = OutputMatcher::new(&target.ctx, &target.id, from, regex);
@@ -297,7 +292,7 @@ async fn until_output(
 }
 
 fn timed_out(id: &SessionId, what: &str) -> HttpProblem {
-    Problem::new(ProblemCode::TimedOut, format!("timed out: session {id} {what}"))
+    Problem::timed_out(format!("timed out: session {id} {what}"))
         .hint(format!("ask again; `berth why {id}` shows what it is doing"))
         .into()
 }

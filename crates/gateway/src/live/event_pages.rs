@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use berth_api::{Problem, ProblemCode, ViewerRights};
+use berth_api::{Problem, ViewerRights};
 use berth_core::SessionId;
 use berth_verbs::VerbContext;
 use berth_verbs::events::{self, EventLine};
@@ -92,15 +92,10 @@ impl EventPages {
         let _turn = self.disk.acquire().await.expect("the semaphore is never closed");
         let (ctx, id) = (self.ctx.clone(), self.id.clone());
         let read = tokio::task::spawn_blocking(move || read(&ctx, &id, from, to)).await;
-        let piece = read.map_err(|error| {
-            Problem::new(ProblemCode::Bug, format!("reading a journal failed: {error}"))
-        })??;
+        let piece = read.map_err(|error| Problem::bug(format!("reading a journal failed: {error}")))??;
         let cut = piece.cut(from, to, viewer).ok_or_else(|| {
-            Problem::new(
-                ProblemCode::Refused,
-                format!("the journal of session {} lacks event {from}", self.id),
-            )
-            .hint("docs/recovery.md says what to do with damaged journals")
+            Problem::refused(format!("the journal of session {} lacks event {from}", self.id))
+                .hint("docs/recovery.md says what to do with damaged journals")
         })?;
         if kept.len() == KEPT_PIECES {
             kept.pop_front();

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_api::{Problem, ProblemCode, SessionStatus, ViewerRights};
+use berth_api::{Problem, SessionStatus, ViewerRights};
 use berth_core::SessionId;
 use berth_verbs::VerbContext;
 use berth_verbs::listing::{self, ListPosition};
@@ -116,7 +116,7 @@ impl LiveList {
     fn start(self: &Arc<Self>, state: &mut LiveListState) {
         let failed = |error: io::Error| {
             let what = format!("the list cannot be watched: {error}");
-            Some(Problem::new(ProblemCode::Unreachable, what).hint("ask again later"))
+            Some(Problem::unreachable(what).hint("ask again later"))
         };
         let (ours, theirs) = match UnixStream::pair() {
             Ok(pair) => pair,

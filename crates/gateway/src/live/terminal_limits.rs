@@ -6,7 +6,7 @@
 //! Not here: limits on connections (see `server::limits`).
 //! Start with [`TerminalLimits::enter`].
 
-use berth_api::{Problem, ProblemCode, TokenKind};
+use berth_api::{Problem, TokenKind};
 use berth_core::SessionId;
 
 use crate::caller::RequestCaller;
@@ -136,13 +136,12 @@ impl TerminalLimits {
 }
 
 fn full(what: String) -> HttpProblem {
-    HttpProblem::from(Problem::new(ProblemCode::Full, what).hint("close one, then try again"))
-        .retry_after(RETRY_SECONDS)
+    HttpProblem::from(Problem::full(what).hint("close one, then try again")).retry_after(RETRY_SECONDS)
 }
 
 #[cfg(test)]
 mod tests {
-    use berth_api::AccessScope;
+    use berth_api::{AccessScope, ProblemCode};
 
     use super::*;
 

@@ -31,19 +31,6 @@ pub enum AccessLogFormat {
     Json,
 }
 
-impl AccessLogFormat {
-    /// All formats, for the command line.
-    pub const ALL: [Self; 2] = [Self::Text, Self::Json];
-
-    /// Name of the format on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
-}
-
 /// Writer of the log, with its queue.
 #[derive(Debug)]
 pub(crate) struct AccessLog {

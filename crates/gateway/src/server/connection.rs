@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::StatusCode;
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -112,7 +112,7 @@ fn local(stream: UnixStream, server: &Arc<ServerContext>) {
     let Ok(credentials) = stream.peer_cred() else { return };
     let (uid, pid) = (credentials.uid(), credentials.pid());
     // Until the process at the other end was examined, its caller is unknown.
-    let unseen = Err(Problem::new(ProblemCode::NotAllowed, "the caller was not identified"));
+    let unseen = Err(Problem::not_allowed("the caller was not identified"));
     let Some(ticket) =
         server.connections.enter(&ConnectionPeer::Local { uid, pid, inside: Arc::new(unseen) })
     else {
@@ -229,7 +229,7 @@ async fn serve(
 /// Refuses a connection. The answer fits the buffer of a new socket, so writing it does not block.
 fn refuse(stream: io::Result<impl Write>) {
     let fault = HttpProblem::from(
-        Problem::new(ProblemCode::Full, "the gateway is at its limit of connections")
+        Problem::full("the gateway is at its limit of connections")
             .hint("close some, or try again in a moment"),
     );
     let body = fault.json(StatusCode::SERVICE_UNAVAILABLE);

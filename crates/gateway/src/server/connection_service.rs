@@ -13,7 +13,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
 use axum::response::IntoResponse;
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use futures_util::FutureExt;
 use hyper::body::Incoming;
 use tower::Service as _;
@@ -84,9 +84,10 @@ async fn work(
         Ok(Err(never)) => match never {},
         Err(_) => {
             server.state.metrics.panics.inc();
-            let fault = Problem::new(ProblemCode::Bug, "the gateway failed during this request").hint(
-                format!("this is a bug in berth: please report it with the request id {}", told.trace.id),
-            );
+            let fault = Problem::bug("the gateway failed during this request").hint(format!(
+                "this is a bug in berth: please report it with the request id {}",
+                told.trace.id
+            ));
             let mut response = HttpProblem::from(fault).into_response();
             // This answer bypassed the layer that adds headers. They are as strict as for the API, whatever the path.
             headers::add(&mut response, "/v1/", false);

@@ -166,7 +166,7 @@ fn listens_on(fd: &OwnedFd, wanted: Option<SocketAddr>) -> bool {
 fn held(home: &StateDir) -> Result<LockFile, Problem> {
     let path = home.root().join(GATEWAY_LOCK);
     let trouble = |error: &io::Error| {
-        Problem::new(ProblemCode::Refused, format!("cannot lock {}: {error}", path.display()))
+        Problem::refused(format!("cannot lock {}: {error}", path.display()))
             .hint("`berth doctor` looks at the state directory")
     };
     let lock = LockFile::open_or_create(&path).map_err(|error| trouble(&error))?;
@@ -183,7 +183,7 @@ fn held(home: &StateDir) -> Result<LockFile, Problem> {
     let what = format!("a gateway serves {} already: {who}", home.root().display());
     let where_ =
         if places.is_empty() { String::new() } else { format!("use the running gateway ({places}), ") };
-    Err(Problem::new(ProblemCode::Held, what)
+    Err(Problem::held(what)
         .hint(format!("{where_}end it first, or serve another state directory with BERTH_HOME")))
 }
 
@@ -192,7 +192,7 @@ fn local(root: &Path, inherited: Option<OwnedFd>) -> Result<BoundListener, Probl
         Some(fd) => fd.into(),
         None => socket::listen_at(root, SOCKET_NAME).map_err(|error| {
             let path = root.join(SOCKET_NAME);
-            Problem::new(ProblemCode::Refused, format!("cannot listen on {}: {error}", path.display()))
+            Problem::refused(format!("cannot listen on {}: {error}", path.display()))
                 .hint("the path may be something other than a socket")
         })?,
     };
@@ -205,13 +205,13 @@ fn local(root: &Path, inherited: Option<OwnedFd>) -> Result<BoundListener, Probl
 /// Resolves an address to listen on, unless traffic to it could be read by others.
 fn allowed(address: &TcpAddress, options: &ServeOptions) -> Result<SocketAddr, Problem> {
     let resolved = address.resolve().map_err(|why| {
-        Problem::new(ProblemCode::Usage, format!("cannot resolve the address {address}: {why}"))
+        Problem::usage(format!("cannot resolve the address {address}: {why}"))
             .hint("write the number, as in --listen 127.0.0.1:7070")
     })?;
     if resolved.ip().is_loopback() || options.tls.is_some() || options.insecure_http {
         return Ok(resolved);
     }
-    Err(Problem::new(ProblemCode::Usage, format!("{resolved} can be reached from outside, and TLS is not configured: tokens and all traffic could be read on the way"))
+    Err(Problem::usage(format!("{resolved} can be reached from outside, and TLS is not configured: tokens and all traffic could be read on the way"))
         .hint("give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy or ssh; --insecure-http allows plain HTTP"))
 }
 

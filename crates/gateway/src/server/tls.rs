@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_host::file_permissions::{self, UntrustedFile};
 use rustls::ServerConfig;
 use rustls_pki_types::pem::PemObject;
@@ -48,7 +48,7 @@ impl ReloadableTls {
 
 fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, Problem> {
     let trouble = |path: &Path, what: &str| {
-        Problem::new(ProblemCode::Usage, format!("{} cannot be used for TLS: {what}", path.display()))
+        Problem::usage(format!("{} cannot be used for TLS: {what}", path.display()))
             .hint("both files are PEM: `-----BEGIN CERTIFICATE-----` and `-----BEGIN PRIVATE KEY-----`")
     };
     let certs: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&files.cert)
@@ -92,7 +92,7 @@ fn is_secret(key: &Path) -> Result<(), Problem> {
         UntrustedFile::Owner(_) => format!("make the file yours with `chown \"$(id -un)\" {file}`"),
         UntrustedFile::Mode(_) => format!("close it to others: `chmod 600 {file}`"),
     };
-    Err(Problem::new(ProblemCode::Usage, format!("the TLS key {file} is not used: {why}")).hint(hint))
+    Err(Problem::usage(format!("the TLS key {file} is not used: {why}")).hint(hint))
 }
 
 fn why(error: &rustls_pki_types::pem::Error) -> String {

@@ -4,7 +4,7 @@
 //! Start with [`Keeper::attach`], then [`Keeper::type_keys`].
 
 use berth_api::message::{AttachMode, KeeperAnswer, WindowSize};
-use berth_api::{Problem, ProblemCode, problem};
+use berth_api::{Problem, problem};
 use berth_core::{Command, Fence, Observation, Refusal, RunPhase, Writer};
 use berth_store::audit::{self, AuditEvent};
 use berth_store::killpoint;
@@ -91,21 +91,15 @@ impl Keeper {
         killpoint::reached("typing");
         let Some(by) = self.clients.actor(key) else { return Ok(None) };
         if !self.terminal.is_open() {
-            return Err(Problem::new(
-                ProblemCode::Refused,
-                "the agent has closed its terminal; nothing was typed",
-            ));
+            return Err(Problem::refused("the agent has closed its terminal; nothing was typed"));
         }
         if self.journal.session().phase == RunPhase::Starting {
             // The agent's start is not recorded yet. Refuse before another client loses its right to type.
             return Err(self.refused(&Refusal::NotRunning));
         }
         if !self.has_room_for_keys(text.len()) {
-            return Err(Problem::new(
-                ProblemCode::Refused,
-                "the agent does not read its input; nothing was typed",
-            )
-            .hint("try again when the agent has read the waiting keys"));
+            return Err(Problem::refused("the agent does not read its input; nothing was typed")
+                .hint("try again when the agent has read the waiting keys"));
         }
         let taker = problem::describe(&by);
         let fence = self.journal.session().fence.next();

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 
 use berth_api::frame::{self, FrameKind};
 use berth_api::message::{AttachMode, KeeperAnswer, KeeperCall, KeeperRequest, PROTOCOL};
-use berth_api::{Problem, ProblemCode, redact, trace};
+use berth_api::{Problem, redact, trace};
 use berth_core::{ActionTarget, CallerAction, Command, Fence, SessionId};
 use berth_host::socket;
 use berth_procs::callers::{self, CallerAttribution};
@@ -65,10 +65,10 @@ fn parse(payload: &[u8]) -> Result<KeeperCall, Problem> {
         Ok(call) if call.protocol == PROTOCOL => Ok(call),
         Ok(call) => {
             let what = format!("this keeper speaks protocol {PROTOCOL}, the client {}", call.protocol);
-            Err(Problem::new(ProblemCode::Unreachable, what)
+            Err(Problem::unreachable(what)
                 .hint("use the same version of berth, or end the session with the old one"))
         }
-        Err(error) => Err(Problem::new(ProblemCode::Usage, format!("the keeper does not understand the request: {error}"))
+        Err(error) => Err(Problem::usage(format!("the keeper does not understand the request: {error}"))
             .hint("if this session was started by another version of berth, use that version, or end it and start it again")),
     }
 }
@@ -122,13 +122,10 @@ impl Keeper {
         let name = self.handle_name();
         if self.identity.is_helper() {
             // Clients that wait for the helper will be answered soon.
-            return Problem::new(
-                ProblemCode::Held,
-                format!("helper `{name}` serves {limit} clients already"),
-            )
-            .hint("try again");
+            return Problem::held(format!("helper `{name}` serves {limit} clients already"))
+                .hint("try again");
         }
-        Problem::new(ProblemCode::Full, format!("session `{name}` serves {limit} clients already"))
+        Problem::full(format!("session `{name}` serves {limit} clients already"))
             .hint("detach some, then try again")
     }
 
@@ -360,7 +357,7 @@ impl Keeper {
         }
         // A keeper begins only in the directory of a session or helper, and a client that asks is there. Otherwise
         // the caller could not be attributed, and such a caller may only read.
-        let unknown = |what| Problem::new(ProblemCode::Bug, format!("cannot identify the caller: {what}"));
+        let unknown = |what| Problem::bug(format!("cannot identify the caller: {what}"));
         let home = self.identity.home();
         let seen = self.clients.seen(key, &home).ok_or_else(|| unknown("the client is gone"))?;
         if *seen == CallerAttribution::Outside && agents.is_empty() {

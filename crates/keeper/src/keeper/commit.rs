@@ -9,7 +9,7 @@
 
 use std::os::fd::OwnedFd;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::{Command, Event, Observation, Refusal};
 use berth_store::store;
 use rustix::event::{PollFd, PollFlags, epoll, poll};
@@ -28,10 +28,7 @@ impl Keeper {
     pub(super) fn take_batch(&mut self, inputs: Vec<SessionInput>) -> Result<CommittedBatch, Problem> {
         if self.journal.is_busy() {
             debug_assert!(false, "a batch in the middle of another: {inputs:?}");
-            return Err(Problem::new(
-                ProblemCode::Bug,
-                "the keeper is still writing the change before this one",
-            ));
+            return Err(Problem::bug("the keeper is still writing the change before this one"));
         }
         self.check_lease(&inputs)?;
         self.commit(inputs)

@@ -35,7 +35,7 @@ impl Keeper {
         terms: HelperTerms,
         owner: AskingOwner,
     ) -> Result<Self, Problem> {
-        let bad = |what: String| Problem::new(ProblemCode::Usage, what);
+        let bad = |what: String| Problem::usage(what);
         let name = terms.name.clone();
         let mut terms: berth_core::HelperTerms =
             terms.try_into().map_err(|odd: berth_api::record::BadRecord| bad(odd.to_string()))?;
@@ -92,9 +92,8 @@ impl Keeper {
         owner: AskingOwner,
         wanted: &HelperRequirements,
     ) -> Result<Option<KeeperAnswer>, Problem> {
-        let owner: HelperOwner = owner
-            .try_into()
-            .map_err(|odd: berth_api::record::BadRecord| Problem::new(ProblemCode::Usage, odd.to_string()))?;
+        let owner: HelperOwner =
+            owner.try_into().map_err(|odd: berth_api::record::BadRecord| Problem::usage(odd.to_string()))?;
         // Includes an end that was not processed yet.
         self.on_children();
         match self.journal.session().phase {
@@ -110,9 +109,7 @@ impl Keeper {
         if self.journal.waiting().contains(&gone) {
             // If it were recorded later, it would end the ownership of the session that asks now.
             let what = format!("the end of an earlier run of session {} cannot be recorded", owner.session);
-            return Err(
-                Problem::new(ProblemCode::Refused, what).hint("the disk refuses to take it; make room")
-            );
+            return Err(Problem::refused(what).hint("the disk refuses to take it; make room"));
         }
         // Looked up each time: the watched keeper may be of a run of that session that is about to end.
         let session = owner.session.clone();
@@ -144,9 +141,8 @@ impl Keeper {
 
     /// Removes a session from the owners of this helper. The answer does not wait for the consequences.
     pub(super) fn leave_helper(&mut self, owner: &str) -> Result<Option<KeeperAnswer>, Problem> {
-        let owner = SessionId::parse(owner).ok_or_else(|| {
-            Problem::new(ProblemCode::Usage, format!("`{owner}` is not the id of a session"))
-        })?;
+        let owner = SessionId::parse(owner)
+            .ok_or_else(|| Problem::usage(format!("`{owner}` is not the id of a session")))?;
         self.order(Command::Leave { owner: owner.clone() })?;
         let tokens = self.helper.tokens_of(&owner);
         self.helper.unwatch(tokens);
@@ -161,12 +157,10 @@ impl Keeper {
         let terms = HelperTerms::from(sharing.terms.clone());
         let name = &terms.name;
         let other = |what: String| {
-            Err(Problem::new(ProblemCode::Refused, format!("helper `{name}` runs already, {what}")).hint(
-                format!(
-                    "leave that option out to share it as it is, use another name, or end it with \
+            Err(Problem::refused(format!("helper `{name}` runs already, {what}")).hint(format!(
+                "leave that option out to share it as it is, use another name, or end it with \
                  `berth helper stop {name}`"
-                ),
-            ))
+            )))
         };
         let recorded = &sharing.terms.scope;
         let is_of_here = |scope: &berth_api::helper::HelperScope| {
@@ -177,13 +171,10 @@ impl Keeper {
             return Err(self.refused(&Refusal::OtherHelper));
         }
         if spec.command != wanted.command {
-            return Err(Problem::new(
-                ProblemCode::Refused,
-                format!(
-                    "helper `{name}` runs already, with another command: {}",
-                    redact::redact_command_line(&spec.command)
-                ),
-            )
+            return Err(Problem::refused(format!(
+                "helper `{name}` runs already, with another command: {}",
+                redact::redact_command_line(&spec.command)
+            ))
             .hint(format!("use another name, or end it first with `berth helper stop {name}`")));
         }
         if wanted.cwd.as_ref().is_some_and(|cwd| !helpers::is_same_dir(cwd.as_ref(), spec.cwd.as_ref())) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::{Observation, RunPhase, Session, SessionId};
 use berth_host::identity::{Pidfd, ProcessIdentity};
 use berth_store::keepers::NoKeeper;
@@ -170,22 +170,19 @@ pub(super) fn keeper_of_owner(
     session: &SessionId,
 ) -> Result<(ProcessIdentity, Pidfd), Problem> {
     home.sessions().session(session).keeper().map_err(|no_keeper| match no_keeper {
-        NoKeeper::Unknown => Problem::new(ProblemCode::NotFound, format!("there is no session {session}"))
+        NoKeeper::Unknown => Problem::not_found(format!("there is no session {session}"))
             .hint("`berth ls --all` lists the sessions there are"),
-        NoKeeper::NotKept => Problem::new(
-            ProblemCode::Refused,
-            format!("session {session} is not running; only a running session can own a helper"),
-        )
+        NoKeeper::NotKept => Problem::refused(format!(
+            "session {session} is not running; only a running session can own a helper"
+        ))
         .hint(format!("start it with `berth resume {session}`")),
-        NoKeeper::OtherAccount(uid) => Problem::new(
-            ProblemCode::Refused,
-            format!("session {session} belongs to another account (uid {uid}) and cannot own your helper"),
-        )
+        NoKeeper::OtherAccount(uid) => Problem::refused(format!(
+            "session {session} belongs to another account (uid {uid}) and cannot own your helper"
+        ))
         .hint("name a session of your own with --owner S"),
-        NoKeeper::CannotTell(why) => Problem::new(
-            ProblemCode::Refused,
-            format!("cannot tell whether session {session} is running, so it cannot own a helper: {why}"),
-        )
+        NoKeeper::CannotTell(why) => Problem::refused(format!(
+            "cannot tell whether session {session} is running, so it cannot own a helper: {why}"
+        ))
         .hint(format!("`berth why {session}` shows what is known about it")),
     })
 }

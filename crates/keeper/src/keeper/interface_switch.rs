@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
+use berth_api::Problem;
 use berth_api::message::KeeperAnswer;
-use berth_api::{Problem, ProblemCode};
 use berth_core::{AgentInterface, Command};
 
 use super::Keeper;
@@ -30,13 +30,13 @@ impl Keeper {
             can_go_on(session, to, &handle)?;
             if self.tui_turns.has_unsent_text() && !at_once {
                 let what = format!("text is typed into the terminal of session `{handle}` and not sent");
-                return Err(Problem::new(ProblemCode::Held, what).hint(format!(
+                return Err(Problem::held(what).hint(format!(
                     "send or clear it there (`berth attach {handle}`); --now goes on without it"
                 )));
             }
             if let Some(who) = foreign_writer(session, &self.identity) {
                 let what = format!("the conversation of session `{handle}` is being written by {who}");
-                return Err(Problem::new(ProblemCode::InUse, what).hint("close it there, then try again"));
+                return Err(Problem::in_use(what).hint("close it there, then try again"));
             }
         }
         self.order(Command::SwitchInterface { to, at_once, by })?;

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use berth_api::message::WriterTakeover;
-use berth_api::{Problem, ProblemCode, problem};
+use berth_api::{Problem, problem};
 use berth_conversations::foreign_writers;
 use berth_conversations::location;
 use berth_core::{
@@ -91,17 +91,15 @@ fn claim(files: &SessionFiles, spec: &SessionSpec, known: &str) -> Result<Conver
         Ok(ConversationClaim::Ours(lock)) => Ok(lock),
         // The last keeper of this session, in its last moment.
         Ok(ConversationClaim::Held(Some(by))) if by == *id => {
-            Err(Problem::new(ProblemCode::Held, format!("conversation {known} is being closed right now"))
-                .hint("try again"))
+            Err(Problem::held(format!("conversation {known} is being closed right now")).hint("try again"))
         }
         Ok(ConversationClaim::Held(by)) => {
             let by = by.map_or_else(|| "another session".to_owned(), |by| format!("session {by}"));
             let other = by.strip_prefix("session ").unwrap_or("S");
-            Err(Problem::new(ProblemCode::InUse, format!("conversation {known} is being written by {by}"))
-                .hint(format!(
-                    "send to it with `berth send {other} TEXT`, watch it with `berth log {other} --follow`, \
+            Err(Problem::in_use(format!("conversation {known} is being written by {by}")).hint(format!(
+                "send to it with `berth send {other} TEXT`, watch it with `berth log {other} --follow`, \
                  wait for it with `berth wait {other} --for exit`, or copy it with `berth fork {other}`"
-                )))
+            )))
         }
         Err(error) => Err(trouble(&format!("lock conversation {known}"), &error)),
     }
@@ -125,11 +123,8 @@ fn look_for_others(
         )
     };
     let unclear = |why: String| {
-        Problem::new(
-            ProblemCode::InUse,
-            format!("cannot tell whether another program writes conversation {known}: {why}"),
-        )
-        .hint("fix the cause, then try again")
+        Problem::in_use(format!("cannot tell whether another program writes conversation {known}: {why}"))
+            .hint("fix the cause, then try again")
     };
     let mut found = find().map_err(unclear)?;
     if !found.is_empty() && found.iter().all(|writer| take.includes(writer.identity.pid)) {
@@ -139,15 +134,11 @@ fn look_for_others(
             let session = kept.id();
             let what =
                 format!("conversation {known} is being written in session {session}: {}", writer.line());
-            return Err(
-                Problem::new(ProblemCode::InUse, what).hint(format!("end that with `berth stop {session}`"))
-            );
+            return Err(Problem::in_use(what).hint(format!("end that with `berth stop {session}`")));
         }
         for writer in &found {
             let ended = foreign_writers::end_foreign_writer(writer, TAKE_GRACE, None);
-            ended.map_err(|why| {
-                Problem::new(ProblemCode::Refused, format!("cannot take conversation {known} over: {why}"))
-            })?;
+            ended.map_err(|why| Problem::refused(format!("cannot take conversation {known} over: {why}")))?;
             told(writer);
         }
         found = find().map_err(unclear)?;
@@ -156,9 +147,7 @@ fn look_for_others(
         return Ok(());
     }
     let who: Vec<String> = found.iter().map(foreign_writers::ForeignWriter::line).collect();
-    Err(Problem::new(
-        ProblemCode::InUse,
-        format!("conversation {known} is being written by {}", who.join("; and by ")),
+    Err(Problem::in_use(format!("conversation {known} is being written by {}", who.join("; and by ")),
     )
     .hint(format!(
         "close it there and try again; or end it and go on (`berth resume {name} --take`, `berth run … --resume ID --take`); or go on in a copy with `berth fork {name}`"
@@ -184,10 +173,9 @@ fn end_orphans(session: &Session, spec: &SessionSpec, known: &str) -> Result<Lef
         Err(why) => return Ok(LeftoverCleanup { ended: false, notes: vec![why] }),
     };
     let ended = orphans.end().map_err(|why| {
-        Problem::new(
-            ProblemCode::Refused,
-            format!("a tool of an agent that was killed still runs in conversation {known}: {why}"),
-        )
+        Problem::refused(format!(
+            "a tool of an agent that was killed still runs in conversation {known}: {why}"
+        ))
         .hint("end it, then try again")
     })?;
     let mut left = LeftoverCleanup { ended: !ended.is_empty(), notes: vec![] };
@@ -212,7 +200,7 @@ fn begin_of(
     let minted = || mints.then(mint);
     let gone = |id: &str| {
         let what = format!("session `{name}` cannot go on: {}", turn_outcome::no_conversation(id, name));
-        Problem::new(ProblemCode::NotFound, what)
+        Problem::not_found(what)
             .hint(format!(
                 "if `berth history {name}` has a copy, `berth restore {name} --history` puts it back; `berth turns {name}` shows what was said in it"
             ))
@@ -247,7 +235,7 @@ fn begin_of(
     };
     if !own_word && !is_an_id(spec, &known.id) {
         let what = format!("`{}` is not the id of a conversation", known.id.escape_debug());
-        return Err(Problem::new(ProblemCode::Refused, format!("session `{name}` cannot go on: {what}"))
+        return Err(Problem::refused(format!("session `{name}` cannot go on: {what}"))
             .hint("an agent gave it that; begin a new session"));
     }
     let was_given = session.turns.last_given > session.given_up_after;
@@ -285,11 +273,8 @@ fn is_safe_to_name(spec: &SessionSpec, id: &str) -> Result<(), Problem> {
     }
     let found = berth_transcript::transcript_files(&spec.conversation, id, location::where_kept(spec, None));
     found.map(drop).map_err(|why| {
-        Problem::new(
-            ProblemCode::Refused,
-            format!("cannot go on with conversation {}: {why}", id.escape_debug()),
-        )
-        .hint("name the id of one that is there")
+        Problem::refused(format!("cannot go on with conversation {}: {why}", id.escape_debug()))
+            .hint("name the id of one that is there")
     })
 }
 
@@ -320,6 +305,8 @@ fn mint() -> String {
 
 #[cfg(test)]
 mod tests {
+    use berth_api::ProblemCode;
+
     use super::*;
 
     #[test]

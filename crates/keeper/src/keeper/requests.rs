@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use berth_api::message::{KeeperAnswer, KeeperRequest};
-use berth_api::{Problem, ProblemCode, SessionState, SessionStatus, problem};
+use berth_api::{Problem, SessionState, SessionStatus, problem};
 use berth_core::{Actor, Command, Refusal, SafeName};
 
 use super::Keeper;
@@ -16,8 +16,7 @@ use super::client_table::ClientWait;
 /// Parses tags; the error names the first that is not valid.
 pub(super) fn tags_of(texts: &[String]) -> Result<Vec<SafeName>, Problem> {
     let tag = |text: &String| {
-        SafeName::parse(text)
-            .map_err(|bad| Problem::new(ProblemCode::Usage, format!("`{text}` is not a valid tag: {bad}")))
+        SafeName::parse(text).map_err(|bad| Problem::usage(format!("`{text}` is not a valid tag: {bad}")))
     };
     texts.iter().map(tag).collect()
 }
@@ -44,8 +43,7 @@ impl Keeper {
             KeeperRequest::Stop { grace_ms } => self.stop(key, Duration::from_millis(grace_ms)),
             KeeperRequest::SwitchInterface { to, at_once } => self.switch_interface(key, to.into(), at_once),
             KeeperRequest::Rename { name } => {
-                let name = SafeName::parse(&name)
-                    .map_err(|bad| Problem::new(ProblemCode::Usage, bad.to_string()))?;
+                let name = SafeName::parse(&name).map_err(|bad| Problem::usage(bad.to_string()))?;
                 self.carry_out(Command::Rename { name })
             }
             KeeperRequest::Tag { add, remove } => {
@@ -112,13 +110,13 @@ impl Keeper {
         self.take_deferred();
         if self.has_deferred() || !self.has_said_everything() {
             let what = "an earlier request is not finished";
-            return Err(Problem::new(ProblemCode::Held, what).hint("try again"));
+            return Err(Problem::held(what).hint("try again"));
         }
         let answer = KeeperAnswer::Done { status: Box::new(self.status()) };
         self.clients.answer(key, &answer);
         self.flush_all();
         let why = self.event_loop.restart_now();
-        Err(Problem::new(ProblemCode::Refused, format!("cannot replace the keeper's program: {why}")))
+        Err(Problem::refused(format!("cannot replace the keeper's program: {why}")))
     }
 
     fn stop(&mut self, key: u64, grace: Duration) -> Result<Option<KeeperAnswer>, Problem> {
@@ -154,13 +152,10 @@ impl Keeper {
         let (kind, show) =
             if self.identity.is_helper() { ("helper", "helper show") } else { ("session", "why") };
         let (handle, left) = (status.handle(), status.left.join("; "));
-        let problem = Problem::new(
-            ProblemCode::Refused,
-            format!("{kind} `{handle}` could not be ended: {left}"),
-        )
-        .hint(format!(
-            "the {kind} is recorded as stopping; `berth {show} {handle}` shows the remaining processes"
-        ));
+        let problem =
+            Problem::refused(format!("{kind} `{handle}` could not be ended: {left}")).hint(format!(
+                "the {kind} is recorded as stopping; `berth {show} {handle}` shows the remaining processes"
+            ));
         KeeperAnswer::Problem { problem }
     }
 

@@ -11,9 +11,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
+use berth_api::Problem;
 use berth_api::frame::{self, FrameKind};
 use berth_api::message::{KeeperAnswer, KeeperCall, KeeperRequest, WindowSize, WriterTakeover};
-use berth_api::{Problem, ProblemCode};
 use berth_core::{Actor, Command, Event, Refusal, RunOutcome, SafeName, SessionId, SessionSpec};
 use berth_host::identity::ProcessIdentity;
 use berth_host::lock::LockFile;
@@ -99,9 +99,7 @@ impl Keeper {
             // The helper would run without an owner, and would never be stopped.
             KeeperRequest::Resume { .. } if home.is_helpers() => {
                 let what = format!("helper {id} cannot be resumed: it would have no owner");
-                return Err(
-                    Problem::new(ProblemCode::Refused, what).hint("start it with `berth helper ensure`")
-                );
+                return Err(Problem::refused(what).hint("start it with `berth helper ensure`"));
             }
             _ => {}
         }
@@ -114,7 +112,7 @@ impl Keeper {
         match request {
             KeeperRequest::Create { spec, name, size, take, tags, note } => {
                 let name = name.as_deref().map(SafeName::parse).transpose();
-                let name = name.map_err(|bad| Problem::new(ProblemCode::Usage, bad.to_string()))?;
+                let name = name.map_err(|bad| Problem::usage(bad.to_string()))?;
                 let spec = agent_launch::with_traits(spec.into());
                 let tag = Command::Tag { add: tags_of(&tags)?, remove: vec![] };
                 let create = Command::Create { spec: spec.clone(), name };
@@ -229,7 +227,7 @@ impl Keeper {
     fn started(mut self) -> Result<Self, Problem> {
         match self.journal.session().outcome() {
             Some(RunOutcome::StartFailed(reason)) => {
-                let problem = Problem::new(ProblemCode::Refused, reason.clone());
+                let problem = Problem::refused(reason.clone());
                 self.leave();
                 Err(problem)
             }
@@ -304,10 +302,10 @@ pub(super) fn recover_last_run(
     }
     recover::end_leftovers(files, session).map_err(|left| {
         let id = files.id();
-        Problem::new(
-            ProblemCode::Held,
-            format!("cannot prove that the last run of session {id} has ended: {}", left.join("; ")),
-        )
+        Problem::held(format!(
+            "cannot prove that the last run of session {id} has ended: {}",
+            left.join("; ")
+        ))
         .hint("end the named processes, then try again")
     })?;
     Ok(recover::lost_run_inputs(journal.history(), files))
@@ -321,13 +319,10 @@ fn claim(files: &SessionFiles) -> Result<Lease, Problem> {
             files.refuse_stranger(id.as_str())?;
             let holder = files.lease_holder();
             if files.is_helper() {
-                return Err(Problem::new(
-                    ProblemCode::Held,
-                    format!("helper {id} has a keeper already ({holder})"),
-                )
-                .hint("join it with `berth helper ensure`"));
+                return Err(Problem::held(format!("helper {id} has a keeper already ({holder})"))
+                    .hint("join it with `berth helper ensure`"));
             }
-            Err(Problem::new(ProblemCode::Held, format!("session {id} has a keeper already ({holder})"))
+            Err(Problem::held(format!("session {id} has a keeper already ({holder})"))
                 .hint(format!("join it with `berth attach {id}`")))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(store::no_session(id)),
@@ -340,7 +335,7 @@ fn lock_run(files: &SessionFiles) -> Result<LockFile, Problem> {
     let lock = files.run_lock().map_err(|error| trouble("open the run's lock", &error))?;
     match lock.acquire(Duration::from_millis(200)) {
         Ok(true) => Ok(lock),
-        Ok(false) => Err(Problem::new(ProblemCode::Held, "a process of the last run is still alive")
+        Ok(false) => Err(Problem::held("a process of the last run is still alive")
             .hint("`berth why` names it; end it, then try again")),
         Err(error) => Err(trouble("take the run's lock", &error)),
     }
@@ -374,6 +369,6 @@ fn quiet_signals() -> io::Result<()> {
 }
 
 pub(super) fn usage(wanted: &str) -> Problem {
-    Problem::new(ProblemCode::Usage, format!("a keeper needs {wanted}"))
+    Problem::usage(format!("a keeper needs {wanted}"))
         .hint("keepers are started by `berth run` and `berth resume`")
 }

@@ -5,7 +5,7 @@
 
 use berth_api::message::{KeeperAnswer, KeeperNotice};
 use berth_api::turn::{NewTurn, QuestionReply, QueueHold, TurnReceipt, turn_id};
-use berth_api::{EventEntry, Problem, ProblemCode, problem, redact};
+use berth_api::{EventEntry, Problem, problem, redact};
 use berth_core::{
     Actor, AgentQuestion, ChosenReply, Command, Event, Refusal, ReleaseReason, RunPhase, StartDeadline,
     TurnLookup, TurnPrompt, decide,
@@ -86,10 +86,9 @@ impl Keeper {
         };
         if self.event_loop.is_leaving() || is_over {
             let handle = self.handle_name();
-            return Err(Problem::new(
-                ProblemCode::Unreachable,
-                format!("the run of session `{handle}` is over and its keeper leaves"),
-            )
+            return Err(Problem::unreachable(format!(
+                "the run of session `{handle}` is over and its keeper leaves"
+            ))
             .hint("try again"));
         }
         Ok(())
@@ -165,9 +164,7 @@ impl Keeper {
                 "that was a question of run {asked} of session `{}`, and this is run {now_runs}; nothing was answered",
                 self.handle_name()
             );
-            return Err(
-                Problem::new(ProblemCode::Refused, what).hint("answer the question that the agent asks now")
-            );
+            return Err(Problem::refused(what).hint("answer the question that the agent asks now"));
         }
         self.look_whether_answered();
         let command = Command::Answer { request, reply: reply.into(), by };

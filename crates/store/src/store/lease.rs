@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::{ProcessRef, SessionId};
 use berth_host::identity::{Pidfd, ProcessIdentity, ProcessLiveness, wait_for_exit};
 use berth_host::lock::{FileId, LockFile};
@@ -150,17 +150,14 @@ impl Lease {
         };
         let what =
             format!("{}: this was not accepted, and the keeper ends its run", what.replace("{}", session));
-        Problem::new(ProblemCode::Unavailable, what).hint(hint)
+        Problem::unavailable(what).hint(hint)
     }
 
     /// Problem for a request that cannot be committed because the lease cannot be read.
     pub fn unreadable(&self, error: &io::Error) -> Problem {
         let path = self.files.dir().join(LEASE_FILE);
-        Problem::new(
-            ProblemCode::Unavailable,
-            format!("cannot look at the lease {}: {error}", path.display()),
-        )
-        .hint("nothing was accepted; try again")
+        Problem::unavailable(format!("cannot look at the lease {}: {error}", path.display()))
+            .hint("nothing was accepted; try again")
     }
 
     /// Marks the session as new: it cannot have had another keeper.
@@ -200,7 +197,7 @@ impl Lease {
                     if self.was_signed_here && keeper_identity.on_another_host().is_none() => {}
                 ProcessLiveness::CannotTell(why) => {
                     let what = format!("cannot tell whether the keeper of session {id} is gone: {why}");
-                    return Err(Problem::new(ProblemCode::Refused, what).hint("nothing was changed"));
+                    return Err(Problem::refused(what).hint("nothing was changed"));
                 }
             }
         }
@@ -211,7 +208,7 @@ impl Lease {
         // needed only for a lease that is new or came with a copy.
         let live = self.files.keeper_started_here().map_err(|error| {
             let what = format!("cannot tell whether session {id} has another keeper: {error}");
-            Problem::new(ProblemCode::Refused, what).hint("nothing was changed")
+            Problem::refused(what).hint("nothing was changed")
         })?;
         Ok(live)
     }
@@ -227,7 +224,7 @@ fn kept_elsewhere(id: &SessionId, pid: u32) -> Problem {
         "session {id} still has a keeper, pid {pid}, which holds neither this lease nor this directory: they were \
          removed or replaced while it ran, or this directory is a copy; nothing was changed"
     );
-    Problem::new(ProblemCode::Refused, what).hint(format!(
+    Problem::refused(what).hint(format!(
         "use the original directory; or end that keeper with `kill {pid}` and try again. What it accepted since then \
          is only in the original"
     ))

@@ -12,8 +12,8 @@ mod updates;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use berth_api::Problem;
 use berth_api::turn::{AgentQuestion, QuestionOptionKind, QuestionReply};
-use berth_api::{Problem, ProblemCode};
 use berth_core::SessionId;
 use berth_host::signals::SignalFd;
 use berth_verbs::SessionCursor;
@@ -106,9 +106,7 @@ impl LiveChat {
         editor: MessageEditor,
         seq: u64,
     ) -> Result<Self, Problem> {
-        let trouble = |what: &str, error: std::io::Error| {
-            Problem::new(ProblemCode::Refused, format!("cannot {what}: {error}"))
-        };
+        let trouble = |what: &str, error: std::io::Error| Problem::refused(format!("cannot {what}: {error}"));
         let wanted =
             [Signal::WINCH, Signal::HUP, Signal::TERM, Signal::INT, Signal::QUIT].map(Signal::as_raw);
         let signals = SignalFd::new(&wanted).map_err(|error| trouble("listen to signals", error))?;
@@ -392,8 +390,7 @@ impl LiveChat {
 
     fn give(&mut self, errand: ChatRequest) {
         if let Err(errand) = self.errands.give(errand) {
-            let problem =
-                Problem::new(ProblemCode::Bug, "the thread that sends messages is gone; nothing was sent");
+            let problem = Problem::bug("the thread that sends messages is gone; nothing was sent");
             self.failed(errand, &problem.hint("leave with Ctrl-D and come back"));
         }
     }

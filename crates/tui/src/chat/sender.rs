@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use berth_api::Problem;
 use berth_api::message::KeeperRequest;
 use berth_api::turn::{NewTurn, QuestionReply};
-use berth_api::{Problem, ProblemCode};
 use berth_core::{Command, SessionId};
 use berth_verbs::VerbContext;
 
@@ -98,10 +98,7 @@ fn execute(ctx: &VerbContext, id: &SessionId, errand: &ChatRequest) -> Result<()
                 .ask(id, KeeperRequest::AnswerAsk { request: Some(request.clone()), reply, epoch: *epoch })?
             {
                 Some(_) => Ok(()),
-                None => Err(Problem::new(
-                    ProblemCode::NotFound,
-                    "the session is no longer running; nothing was answered",
-                )),
+                None => Err(Problem::not_found("the session is no longer running; nothing was answered")),
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use berth_api::message::{KeeperRequest, WriterTakeover};
 use berth_api::turn::{NewTurn, split_turn_id};
-use berth_api::{Problem, ProblemCode, SessionStatus};
+use berth_api::{Problem, SessionStatus};
 use berth_config::agents::AgentTable;
 use berth_core::{Command, Refusal, SessionId};
 use berth_verbs::VerbContext;
@@ -39,8 +39,7 @@ pub(crate) fn start(
     let work = move || {
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&ctx, &handle, &action)));
         let outcome = done.unwrap_or_else(|_| {
-            Err(Problem::new(ProblemCode::Bug, format!("{label} failed"))
-                .hint("`berth why` shows the session as it is"))
+            Err(Problem::bug(format!("{label} failed")).hint("`berth why` shows the session as it is"))
         });
         there.put(|inbox| inbox.done.push(FinishedAction { what: label, outcome }));
     };
@@ -134,13 +133,12 @@ fn run(ctx: &VerbContext, handle: &str, action: &DashboardAction) -> Result<Acti
         DashboardAction::Stop { id } => {
             let ids = [id.clone()];
             let ended = stop::stop_together(ctx, &ids, GRACE_MS).next();
-            ended.unwrap_or_else(|| Err(Problem::new(ProblemCode::Bug, "nothing was stopped")))?;
+            ended.unwrap_or_else(|| Err(Problem::bug("nothing was stopped")))?;
             format!("stopped {handle}")
         }
         DashboardAction::Cancel { id, turn } => {
             let number = split_turn_id(turn).map(|(_, number)| number);
-            let number =
-                number.ok_or_else(|| Problem::new(ProblemCode::Bug, format!("`{turn}` is not a turn")))?;
+            let number = number.ok_or_else(|| Problem::bug(format!("`{turn}` is not a turn")))?;
             let command = Command::Cancel { turn: number, by: ctx.me() };
             turns::change(ctx, id, KeeperRequest::Cancel { turn: number }, command)?;
             format!("interrupted turn {number} of {handle}")
@@ -203,7 +201,7 @@ fn type_text(ctx: &VerbContext, id: &SessionId, handle: &str, text: &str) -> Res
     let text = text.replace('\n', "\r") + "\r";
     if text.len() > input::MAX_BYTES {
         let what = format!("at most {} bytes can be typed at once; nothing was typed", input::MAX_BYTES);
-        return Err(Problem::new(ProblemCode::Refused, what).hint("put the text in a file and name the file"));
+        return Err(Problem::refused(what).hint("put the text in a file and name the file"));
     }
     match ctx.ask(id, KeeperRequest::Type { text, take: false })? {
         Some(_) => Ok(format!("typed into {handle}")),
@@ -220,7 +218,7 @@ fn start_session(
     prompt: &str,
 ) -> Result<ActionOutcome, Problem> {
     if agent.is_empty() {
-        return Err(Problem::new(ProblemCode::Usage, "no agent was named; nothing was started")
+        return Err(Problem::usage("no agent was named; nothing was started")
             .hint("press c to return to the form; the arrow keys choose an agent"));
     }
     // A text that names no agent of the table is a command.
@@ -228,11 +226,8 @@ fn start_session(
     let words = || agent.split_whitespace().map(str::to_owned).collect();
     let prompt = Some(prompt).filter(|prompt| !prompt.trim().is_empty());
     if !is_agent && prompt.is_some() {
-        return Err(Problem::new(
-            ProblemCode::Usage,
-            format!("`{agent}` is not an agent of the table and takes no prompt"),
-        )
-        .hint("`berth agents` lists the agents; without a prompt this is started as a command"));
+        return Err(Problem::usage(format!("`{agent}` is not an agent of the table and takes no prompt"))
+            .hint("`berth agents` lists the agents; without a prompt this is started as a command"));
     }
     let wanted = verb::RunRequest {
         cwd: Some(directory(dir)?),
@@ -260,7 +255,7 @@ fn directory(text: &str) -> Result<PathBuf, Problem> {
         Some(_) | None => PathBuf::from(text),
     };
     std::path::absolute(&path)
-        .map_err(|error| Problem::new(ProblemCode::Usage, format!("`{text}` is not a directory: {error}")))
+        .map_err(|error| Problem::usage(format!("`{text}` is not a directory: {error}")))
 }
 
 /// Adopts a conversation from outside berth.

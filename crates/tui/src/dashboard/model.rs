@@ -10,9 +10,9 @@ mod input;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use berth_api::Problem;
 use berth_api::message::WriterTakeover;
 use berth_api::turn::{AgentQuestion, QuestionReply};
-use berth_api::{Problem, ProblemCode};
 use berth_core::SessionId;
 use berth_verbs::foreign::AgentConversation;
 use berth_verbs::hosts::RemoteHost;
@@ -718,7 +718,7 @@ impl DashboardModel {
     fn act(&mut self, action: DashboardAction) -> Vec<DashboardEffect> {
         if self.busy.len() >= MOST_BUSY {
             let what = format!("{MOST_BUSY} actions are under way already; nothing was done");
-            self.trouble(Problem::new(ProblemCode::Refused, what).hint("wait until one of them is over"));
+            self.trouble(Problem::refused(what).hint("wait until one of them is over"));
             return vec![];
         }
         self.busy.push(action.words(&self.handle_of_target(&action)));

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_host::signals::{self, SignalFd};
 use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
@@ -57,7 +57,7 @@ impl DashboardTerminal {
     /// Takes the terminal. Call this before any thread is started: threads inherit the blocked signals.
     pub(crate) fn enter() -> Result<Self, Problem> {
         let trouble = |error: io::Error| {
-            Problem::new(ProblemCode::Refused, format!("cannot prepare the terminal: {error}"))
+            Problem::refused(format!("cannot prepare the terminal: {error}"))
                 .hint("`berth ls` lists the sessions without it")
         };
         let signals = SignalFd::new(&SIGNALS.map(Signal::as_raw)).map_err(trouble)?;

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::SessionId;
 use berth_verbs::VerbContext;
 use rustix::event::{EventfdFlags, eventfd};
@@ -64,7 +64,7 @@ impl DashboardMailbox {
     pub(crate) fn new() -> Result<Self, Problem> {
         let wake = || {
             WakeFd::new().map_err(|error| {
-                Problem::new(ProblemCode::Refused, format!("cannot open the dashboard: {error}"))
+                Problem::refused(format!("cannot open the dashboard: {error}"))
                     .hint("`berth ls` lists the sessions without it")
             })
         };
@@ -145,8 +145,7 @@ pub(crate) fn spawn(
     let guarded = move || {
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
             let what = format!("a part of the dashboard failed: {owned}");
-            let problem =
-                Problem::new(ProblemCode::Bug, what).hint("leave and open it again; the sessions go on");
+            let problem = Problem::bug(what).hint("leave and open it again; the sessions go on");
             mailbox.put(|inbox| inbox.trouble = Some(problem));
         }
     };
@@ -154,7 +153,7 @@ pub(crate) fn spawn(
         .name(name.to_owned())
         .spawn(guarded)
         .map(drop)
-        .map_err(|error| Problem::new(ProblemCode::Refused, format!("cannot start a thread: {error}")))
+        .map_err(|error| Problem::refused(format!("cannot start a thread: {error}")))
 }
 
 /// An eventfd that wakes a thread from `poll`.

@@ -74,13 +74,12 @@ pub fn adopt(
     ctx.may_at_all(CallerAction::Start { grant, takes: take.takes() }, "a session")?;
     if conversation.file.is_none() {
         let what = format!("conversation {} is still empty: there is nothing to resume", conversation.id);
-        return Err(Problem::new(ProblemCode::Refused, what)
-            .hint("say something there first, or `berth run --agent NAME`"));
+        return Err(Problem::refused(what).hint("say something there first, or `berth run --agent NAME`"));
     }
     if let Some(session) = conversation.session.as_ref().filter(|_| order.name.is_some()) {
         let what =
             format!("conversation {} already belongs to session `{}`", conversation.id, session.handle());
-        return Err(Problem::new(ProblemCode::Refused, what).hint(format!(
+        return Err(Problem::refused(what).hint(format!(
             "leave --name out, or give it another one with `berth rename {} NAME`",
             session.handle()
         )));
@@ -125,7 +124,7 @@ fn begin(
         None => {
             is_free(conversation, take)?;
             let name = order.name.as_deref().map(SafeName::parse).transpose();
-            let name = name.map_err(|bad| Problem::new(ProblemCode::Usage, bad.to_string()))?;
+            let name = name.map_err(|bad| Problem::usage(bad.to_string()))?;
             import::make(ctx, conversation, name.as_ref(), order.tui)?.1
         }
     };
@@ -147,7 +146,7 @@ fn is_free(conversation: &AgentConversation, take: &WriterTakeover) -> Result<()
     }
     let who: Vec<String> = found.iter().map(foreign_writers::ForeignWriter::line).collect();
     let what = format!("conversation {} is being written by {}", conversation.id, who.join("; and by "));
-    Err(Problem::new(ProblemCode::InUse, what))
+    Err(Problem::in_use(what))
 }
 
 fn others(conversation: &AgentConversation) -> Result<Vec<foreign_writers::ForeignWriter>, Problem> {
@@ -159,7 +158,7 @@ fn others(conversation: &AgentConversation) -> Result<Vec<foreign_writers::Forei
     );
     found.map_err(|why| {
         let what = format!("cannot tell which process has conversation {} open: {why}", conversation.id);
-        Problem::new(ProblemCode::InUse, what).hint("fix that, then try again")
+        Problem::in_use(what).hint("fix that, then try again")
     })
 }
 
@@ -176,9 +175,7 @@ fn wait(
         if let Some(kept) = writer.kept_in() {
             let session = kept.id();
             let what = format!("conversation {} is being written in session {session}", conversation.id);
-            return Err(
-                Problem::new(ProblemCode::InUse, what).hint(format!("end that with `berth stop {session}`"))
-            );
+            return Err(Problem::in_use(what).hint(format!("end that with `berth stop {session}`")));
         }
         if !waited_for.contains(&writer.identity.pid) {
             waited_for.push(writer.identity.pid);
@@ -187,7 +184,7 @@ fn wait(
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
             let what = format!("{} still has conversation {} open", writer.line(), conversation.id);
-            return Err(Problem::new(ProblemCode::TimedOut, what)
+            return Err(Problem::timed_out(what)
                 .hint(format!("wait longer, or end it with `berth adopt {} --take`", conversation.id)));
         }
         let patience = left.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN);

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use berth_api::{Problem, ProblemCode, Timestamp};
+use berth_api::{Problem, Timestamp};
 use berth_transcript::TranscriptKind;
 use berth_transcript::conversation_catalog;
 use berth_transcript::read_budget::BudgetedReader;
@@ -90,21 +90,18 @@ pub fn tail(path: &Path, until: Option<u64>, limit: usize) -> Result<Conversatio
 fn opened(path: &Path) -> Result<(TranscriptKind, File), Problem> {
     let named = conversation_catalog::conversation_in_file(path);
     if named.as_ref().is_some_and(|kept| kept.is_compressed) {
-        return Err(Problem::new(ProblemCode::Refused, format!("{} is compressed", path.display()))
+        return Err(Problem::refused(format!("{} is compressed", path.display()))
             .hint("decompress a copy of it, and give the path of the copy"));
     }
-    let kind = berth_transcript::kind_in(path).map_err(|why| Problem::new(ProblemCode::Refused, why))?;
+    let kind = berth_transcript::kind_in(path).map_err(Problem::refused)?;
     let kind = kind.or(named.map(|kept| kept.kind)).ok_or_else(|| {
-        Problem::new(
-            ProblemCode::Refused,
-            format!("{} is not in a known conversation format of Claude Code or Codex", path.display()),
-        )
+        Problem::refused(format!(
+            "{} is not in a known conversation format of Claude Code or Codex",
+            path.display()
+        ))
         .hint("give the id of a conversation (`berth transcript ls`), or its file")
     })?;
-    Ok((
-        kind,
-        berth_transcript::open_transcript(path).map_err(|why| Problem::new(ProblemCode::Refused, why))?,
-    ))
+    Ok((kind, berth_transcript::open_transcript(path).map_err(Problem::refused)?))
 }
 
 fn tail_of(

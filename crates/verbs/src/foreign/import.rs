@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_api::{Problem, ProblemCode, Timestamp};
+use berth_api::{Problem, Timestamp};
 use berth_core::{CallerAction, Grant, SafeName};
 use berth_keeper::import::{self as keeper, ImportLock, ImportSource};
 use berth_store::conversation_locks;
@@ -77,10 +77,11 @@ pub fn import(
     // Needs the rights of a start without a grant: the session can be run later, and no process is ended for it.
     ctx.may_at_all(CallerAction::Start { grant: Grant::Nothing, takes: false }, "a session")?;
     let wanted = order.name.as_deref().map(SafeName::parse).transpose();
-    let wanted = wanted.map_err(|bad| Problem::new(ProblemCode::Usage, bad.to_string()))?;
+    let wanted = wanted.map_err(|bad| Problem::usage(bad.to_string()))?;
     if wanted.is_some() && conversations.len() != 1 {
-        return Err(Problem::new(ProblemCode::Usage, "a name is only valid for one conversation")
-            .hint("import one, or leave it out"));
+        return Err(
+            Problem::usage("a name is only valid for one conversation").hint("import one, or leave it out")
+        );
     }
     progress.begin(conversations.len() as u64);
     let mut done = Vec::new();
@@ -165,14 +166,13 @@ pub(super) fn make(
     tui: bool,
 ) -> Result<(ImportOutcome, ConversationSession), Problem> {
     let kind = super::kind(&conversation.agent)?;
-    let (file, cwd) = conversation.file.clone().zip(conversation.cwd.clone()).ok_or_else(|| {
-        Problem::new(ProblemCode::Refused, format!("conversation {} has no record", conversation.id))
-    })?;
+    let (file, cwd) = conversation
+        .file
+        .clone()
+        .zip(conversation.cwd.clone())
+        .ok_or_else(|| Problem::refused(format!("conversation {} has no record", conversation.id)))?;
     let cwd = cwd.into_os_string().into_string().map_err(|odd| {
-        Problem::new(
-            ProblemCode::Refused,
-            format!("the directory {odd:?} of conversation {} is not UTF-8", conversation.id),
-        )
+        Problem::refused(format!("the directory {odd:?} of conversation {} is not UTF-8", conversation.id))
     })?;
     ctx.may_start_in(Path::new(&cwd))?;
     let store = store(kind)?;
@@ -214,8 +214,6 @@ pub(super) fn make(
 
 fn store(kind: TranscriptKind) -> Result<String, Problem> {
     let dir = berth_transcript::config_dir(kind, |name| std::env::var_os(name));
-    let dir = dir.map_err(|why| Problem::new(ProblemCode::Refused, why))?;
-    dir.into_os_string()
-        .into_string()
-        .map_err(|odd| Problem::new(ProblemCode::Refused, format!("{odd:?} is not UTF-8")))
+    let dir = dir.map_err(Problem::refused)?;
+    dir.into_os_string().into_string().map_err(|odd| Problem::refused(format!("{odd:?} is not UTF-8")))
 }

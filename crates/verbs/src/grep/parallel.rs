@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 
 /// Limit for the results of a thread that wait for the caller.
 const AHEAD: usize = 4;
@@ -44,7 +44,7 @@ where
         let mut taken = || {
             for number in 0..count {
                 let result = results[number % threads].recv();
-                let ended = |_| Problem::new(ProblemCode::Bug, "a thread of the search ended early");
+                let ended = |_| Problem::bug("a thread of the search ended early");
                 if take(number, result.map_err(ended)?)?.is_break() {
                     break;
                 }
@@ -93,7 +93,7 @@ mod tests {
         let fails = each(
             10,
             || |_: usize, _: &AtomicBool| (),
-            |_, ()| Err::<ControlFlow<()>, _>(Problem::new(ProblemCode::Refused, "full")),
+            |_, ()| Err::<ControlFlow<()>, _>(Problem::refused("full")),
         );
         assert_eq!(fails.map_err(|problem| problem.what), Err("full".to_owned()));
     }

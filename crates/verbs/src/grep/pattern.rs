@@ -4,7 +4,7 @@
 //! well.
 //! Start with [`SearchPattern::new`].
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Hir, HirKind};
@@ -48,8 +48,7 @@ impl SearchPattern {
             // Each pattern is parsed alone first, so that a mistake is shown in the text as typed.
             let parsed = parser(manner).parse(&expression).map_err(|error| bad(&error.to_string()))?;
             if has_line_end(&parsed) {
-                return Err(Problem::new(
-                    ProblemCode::Usage,
+                return Err(Problem::usage(
                     "the pattern contains a line end, but the search goes line by line",
                 )
                 .hint("search for one of the lines; `-A 1` shows the line after it"));
@@ -80,11 +79,8 @@ fn parser(manner: PatternOptions) -> regex_syntax::Parser {
 
 fn bad(error: &str) -> Problem {
     let what = error.strip_prefix("regex parse error:").unwrap_or(error);
-    Problem::new(
-        ProblemCode::Usage,
-        format!("bad pattern:{}{what}", if what.starts_with('\n') { "" } else { " " }),
-    )
-    .hint("`-F` searches for plain text")
+    Problem::usage(format!("bad pattern:{}{what}", if what.starts_with('\n') { "" } else { " " }))
+        .hint("`-F` searches for plain text")
 }
 
 fn has_line_end(pattern: &Hir) -> bool {

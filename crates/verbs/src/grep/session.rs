@@ -11,7 +11,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 
 use berth_api::record::Event;
-use berth_api::{Problem, ProblemCode, SessionStatus, Timestamp};
+use berth_api::{Problem, SessionStatus, Timestamp};
 use berth_conversations::location;
 use berth_core::SessionId;
 use berth_store::turn_output::TurnOutputs;
@@ -133,7 +133,7 @@ fn split(part: MatchPlace, source: FileStream, context: ContextLines) -> Vec<Sea
 }
 
 fn unreadable(place: impl std::fmt::Display, error: &io::Error) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("cannot search {place}: {error}"))
+    Problem::refused(format!("cannot search {place}: {error}"))
         .hint("the rest was searched; check that you may read it")
 }
 

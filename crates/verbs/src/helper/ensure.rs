@@ -71,8 +71,7 @@ struct HelperPlan {
 
 impl HelperPlan {
     fn new(helpers: &VerbContext, asked: &HelperRequest) -> Result<Self, Problem> {
-        let name =
-            SafeName::parse(&asked.name).map_err(|bad| Problem::new(ProblemCode::Usage, bad.to_string()))?;
+        let name = SafeName::parse(&asked.name).map_err(|bad| Problem::usage(bad.to_string()))?;
         let owner = HelperOwner { session: asked.owner.to_string(), keep: asked.keep };
         let command = asked.command.clone();
         let cwd = directory(asked.cwd.as_deref())?;
@@ -130,11 +129,8 @@ fn join_or_start(ctx: &VerbContext, plan: &HelperPlan) -> Result<SessionStatus, 
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
     Err(last.unwrap_or_else(|| {
-        Problem::new(
-            ProblemCode::Held,
-            format!("helper `{}` ended before it could be owned, several times", plan.terms.name),
-        )
-        .hint("a client keeps stopping it; `berth helper log` names the client")
+        Problem::held(format!("helper `{}` ended before it could be owned, several times", plan.terms.name))
+            .hint("a client keeps stopping it; `berth helper log` names the client")
     }))
 }
 
@@ -227,14 +223,9 @@ fn gets_ready(ctx: &VerbContext, plan: &HelperPlan) -> bool {
 fn not_ready(plan: &HelperPlan) -> Problem {
     let within = Duration::from_millis(plan.terms.ready_within_ms);
     let name = &plan.terms.name;
-    Problem::new(
-        ProblemCode::TimedOut,
-        format!("helper `{name}` is not ready after {within:?}; it goes on starting"),
+    Problem::timed_out(format!("helper `{name}` is not ready after {within:?}; it goes on starting")).hint(
+        format!("repeat the command to wait longer; `berth helper release {}` gives the helper up", plan.id),
     )
-    .hint(format!(
-        "repeat the command to wait longer; `berth helper release {}` gives the helper up",
-        plan.id
-    ))
 }
 
 fn is_ours(status: &SessionStatus, plan: &HelperPlan) -> bool {
@@ -296,17 +287,15 @@ fn second_answer(keeper: &mut KeeperConnection, plan: &HelperPlan) -> Result<Ens
 
 fn silent(plan: &HelperPlan) -> Problem {
     let what = format!("the keeper of helper `{}` does not answer", plan.terms.name);
-    Problem::new(ProblemCode::Unreachable, what)
-        .hint(format!("`berth helper show {}` shows what is known about it", plan.id))
+    Problem::unreachable(what).hint(format!("`berth helper show {}` shows what is known about it", plan.id))
 }
 
 fn went_away(plan: &HelperPlan, why: &str) -> Problem {
     let name = &plan.terms.name;
     let what = format!("the keeper of helper `{name}` went away before the helper was ready: {why}");
-    Problem::new(ProblemCode::Unreachable, what)
-        .hint("try again; processes that it left behind are ended first")
+    Problem::unreachable(what).hint("try again; processes that it left behind are ended first")
 }
 
 fn unexpected_answer(answer: &KeeperAnswer) -> Problem {
-    Problem::new(ProblemCode::Bug, format!("the keeper sent an unexpected answer: {answer:?}"))
+    Problem::bug(format!("the keeper sent an unexpected answer: {answer:?}"))
 }

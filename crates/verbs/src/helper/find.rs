@@ -132,11 +132,9 @@ fn only_one(text: &str, all: &HelperMatches) -> Result<SessionId, Problem> {
         all.known.iter().filter(|status| status.state != SessionState::Stopped).collect();
     let meant: Vec<&SessionStatus> = if up.is_empty() { all.known.iter().collect() } else { up };
     match meant.as_slice() {
-        [one] => {
-            SessionId::parse(&one.id).ok_or_else(|| Problem::new(ProblemCode::Bug, "a helper without an id"))
-        }
+        [one] => SessionId::parse(&one.id).ok_or_else(|| Problem::bug("a helper without an id")),
         [] => {
-            let mut problem = Problem::new(ProblemCode::NotFound, format!("there is no helper `{text}`"))
+            let mut problem = Problem::not_found(format!("there is no helper `{text}`"))
                 .hint("`berth helper ls --all` lists all helpers");
             if let Some(unreadable) = all.unreadable.first() {
                 problem.what.push_str(&format!(
@@ -155,7 +153,7 @@ fn only_one(text: &str, all: &HelperMatches) -> Result<SessionId, Problem> {
             let shown: Vec<_> = several.iter().take(LISTED).map(place).collect();
             let more = if several.len() > LISTED { ", …" } else { "" };
             let what = format!("`{text}` could mean {} helpers: {}{more}", several.len(), shown.join(", "));
-            Err(Problem::new(ProblemCode::NotFound, what).hint("name one of them by its id"))
+            Err(Problem::not_found(what).hint("name one of them by its id"))
         }
     }
 }

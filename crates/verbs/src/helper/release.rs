@@ -25,9 +25,7 @@ pub fn release(helpers: &VerbContext, id: &SessionId, owner: &SessionId) -> Resu
 fn leave(ctx: &VerbContext, id: &SessionId, owner: &SessionId) -> Result<SessionStatus, Problem> {
     match ask_to_leave(ctx, id, owner)? {
         Some(KeeperAnswer::Done { status }) => Ok(*status),
-        Some(other) => {
-            Err(Problem::new(ProblemCode::Bug, format!("the keeper sent an unexpected answer: {other:?}")))
-        }
+        Some(other) => Err(Problem::bug(format!("the keeper sent an unexpected answer: {other:?}"))),
         // The helper does not run. Processes that its last keeper left behind are ended on this occasion.
         None => {
             let status = ctx.status(id)?;

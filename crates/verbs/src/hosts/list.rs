@@ -5,7 +5,7 @@ use std::process::{Child, ChildStderr, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use berth_api::{Problem, ProblemCode, SessionStatus, Timestamp};
+use berth_api::{Problem, SessionStatus, Timestamp};
 use berth_config::hosts::{MAX_ANSWER_BYTES, load_snapshot};
 use berth_core::SessionId;
 use berth_store::StateDir;
@@ -105,8 +105,9 @@ pub fn ask_host(
             let _ = child.kill();
             let _ = child.wait();
             let what = format!("{} gave no answer within {} s", host.target, patience.as_secs());
-            return Err(Problem::new(ProblemCode::Unreachable, what)
-                .hint(format!("check that `ssh {} true` works", host.target)));
+            return Err(
+                Problem::unreachable(what).hint(format!("check that `ssh {} true` works", host.target))
+            );
         }
     };
     // Only a failure is worth waiting for a reason.
@@ -115,11 +116,10 @@ pub fn ask_host(
     let exit = child.wait().ok().and_then(|status| status.code());
     answer.map_err(|error| match exit {
         Some(ssh::SSH_FAILED | ssh::NOT_THERE) => ssh::ssh_failure(host, exit, &said),
-        Some(_) | None => Problem::new(
-            ProblemCode::Unreachable,
-            format!("berth on {} gave no answer: {error}; {said}", host.target),
-        )
-        .hint(format!("`berth --host {} doctor` may tell why; is berth there too old?", host.name)),
+        Some(_) | None => {
+            Problem::unreachable(format!("berth on {} gave no answer: {error}; {said}", host.target))
+                .hint(format!("`berth --host {} doctor` may tell why; is berth there too old?", host.name))
+        }
     })
 }
 

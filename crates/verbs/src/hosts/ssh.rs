@@ -6,7 +6,7 @@
 
 use std::process::Command;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 
 use super::RemoteHost;
 use crate::config::Config;
@@ -30,8 +30,7 @@ pub enum PasswordPrompt {
 /// The ssh command without its input and output. `words` are the arguments of berth on the other side.
 pub fn ssh_command(host: &RemoteHost, asking: PasswordPrompt, words: &[String]) -> Result<Command, Problem> {
     let ssh = &Config::load()?.hosts.ssh;
-    let (program, options) =
-        ssh.split_first().ok_or_else(|| Problem::new(ProblemCode::Bug, "no ssh program is configured"))?;
+    let (program, options) = ssh.split_first().ok_or_else(|| Problem::bug("no ssh program is configured"))?;
     let mut command = Command::new(program);
     command.args(options);
     match asking {
@@ -59,7 +58,7 @@ fn quoted(word: &str) -> String {
 
 /// The error of an ssh that could not be started.
 pub fn no_ssh(error: &std::io::Error) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("ssh cannot be started: {error}"))
+    Problem::refused(format!("ssh cannot be started: {error}"))
         .hint("install an OpenSSH client, or name another one with `hosts.ssh` in the config")
 }
 
@@ -68,19 +67,17 @@ pub fn ssh_failure(host: &RemoteHost, exit: Option<i32>, said: &str) -> Problem 
     let said = said.trim();
     let why = if said.is_empty() { String::new() } else { format!(": {said}") };
     match exit {
-        Some(NOT_THERE) => Problem::new(
-            ProblemCode::Unreachable,
-            format!("there is no `{}` on {}{why}", host.berth, host.target),
-        )
-        .hint(format!(
-            "put it there (`scp $(command -v berth) {}:.local/bin/`), or say where it is: \
+        Some(NOT_THERE) => {
+            Problem::unreachable(format!("there is no `{}` on {}{why}", host.berth, host.target)).hint(
+                format!(
+                    "put it there (`scp $(command -v berth) {}:.local/bin/`), or say where it is: \
              `berth hosts add {} --replace --berth PATH`",
-            host.target, host.target
-        )),
-        Some(_) | None => {
-            Problem::new(ProblemCode::Unreachable, format!("{} cannot be reached{why}", host.target))
-                .hint(format!("check that `ssh {} true` works", host.target))
+                    host.target, host.target
+                ),
+            )
         }
+        Some(_) | None => Problem::unreachable(format!("{} cannot be reached{why}", host.target))
+            .hint(format!("check that `ssh {} true` works", host.target)),
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::SessionId;
 use berth_host::lock::LockState;
 use berth_store::PendingPurge;
@@ -40,7 +40,7 @@ pub(super) fn purge(home: &StateDir, id: &SessionId, seen: u64) -> Result<u64, P
     }
     if seq != seen {
         let what = format!("session {id} has new events; nothing of it was deleted");
-        return Err(Problem::new(ProblemCode::Held, what)
+        return Err(Problem::held(what)
             .hint(format!("`berth log {id}` shows them; purge the session again if you still want to")));
     }
     match files.probe_run_lock() {
@@ -48,14 +48,13 @@ pub(super) fn purge(home: &StateDir, id: &SessionId, seen: u64) -> Result<u64, P
         Ok(Some(LockState::Held)) => return Err(runs(id, "a process of its last run is still alive")),
         Err(error) => {
             let why = format!("cannot tell whether a process of its last run is still alive: {error}");
-            return Err(Problem::new(ProblemCode::Refused, format!("session {id} is not purged: {why}"))
+            return Err(Problem::refused(format!("session {id} is not purged: {why}"))
                 .hint(format!("nothing of it was deleted; look at {}", files.display())));
         }
     }
     let bytes = files.size();
-    let trouble = |what: &str, error: &io::Error| {
-        Problem::new(ProblemCode::Refused, format!("cannot {what} session {id}: {error}"))
-    };
+    let trouble =
+        |what: &str, error: &io::Error| Problem::refused(format!("cannot {what} session {id}: {error}"));
     let grave = files.bury(&lease).map_err(|why| match why {
         PurgeError::NoPlace(problem) => problem,
         PurgeError::Occupied(error) => trouble("make room for", &error),
@@ -110,12 +109,12 @@ fn claim(files: &SessionFiles) -> Result<Lease, Problem> {
         Ok(None) if let Err(problem) = files.refuse_stranger(id.as_str()) => Err(problem),
         Ok(None) => Err(runs(id, &format!("another process holds it ({})", files.lease_holder()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(store::no_session(id)),
-        Err(error) => Err(Problem::new(ProblemCode::Refused, format!("cannot claim session {id}: {error}"))),
+        Err(error) => Err(Problem::refused(format!("cannot claim session {id}: {error}"))),
     }
 }
 
 fn runs(id: &SessionId, why: &str) -> Problem {
-    Problem::new(ProblemCode::Held, format!("session {id} is not purged: {why}; nothing of it was deleted"))
+    Problem::held(format!("session {id} is not purged: {why}; nothing of it was deleted"))
         .hint(format!("end it with `berth stop {id}`, then try again"))
 }
 

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 
 /// Mode of a new file: only its owner may read it.
 const NEW_MODE: u32 = 0o600;
@@ -56,7 +56,7 @@ impl FileEdit {
     pub(super) fn make(&self) -> Result<(), Problem> {
         self.is_as_it_was()?;
         let cannot = |error: io::Error| {
-            Problem::new(ProblemCode::Refused, format!("cannot change {}: {error}", self.path.display()))
+            Problem::refused(format!("cannot change {}: {error}", self.path.display()))
                 .hint("--dry-run prints the change, to make it by hand")
         };
         match &self.after {
@@ -85,7 +85,7 @@ impl FileEdit {
             return Ok(());
         }
         let what = format!("{} changed meanwhile, so berth left it alone", self.path.display());
-        Err(Problem::new(ProblemCode::Refused, what).hint("try again"))
+        Err(Problem::refused(what).hint("try again"))
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_conversations::injected_hooks;
 use berth_driver::hooks::{self, AUTHOR, HookEvents, PLUGIN};
 use serde_json::Value;
@@ -29,7 +29,7 @@ pub fn claude(root: &Path, removes: bool) -> Result<SetupPlan, Problem> {
             plan.notes.push(what);
             return Ok(plan);
         }
-        return Err(Problem::new(ProblemCode::Refused, what).hint("move it away, then try again"));
+        return Err(Problem::refused(what).hint("move it away, then try again"));
     }
     plan.is_new = found.iter().all(Option::is_none);
     let settings = config.join("settings.json");
@@ -77,8 +77,7 @@ fn conflicting_setting(path: &Path) -> Result<Vec<String>, Problem> {
     let Some(text) = read(path)? else { return Ok(vec![]) };
     let settings: Value = serde_json::from_str(&text).map_err(|error| {
         let what = format!("{} is not valid JSON ({error}); nothing was changed", path.display());
-        Problem::new(ProblemCode::Refused, what)
-            .hint("fix it, then try again: Claude Code cannot read it either")
+        Problem::refused(what).hint("fix it, then try again: Claude Code cannot read it either")
     })?;
     let mut notes = Vec::new();
     if settings["disableAllHooks"] == true {

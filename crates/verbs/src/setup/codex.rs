@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_conversations::injected_hooks;
 use berth_driver::hooks;
 use serde_json::{Value, json};
@@ -107,8 +107,7 @@ fn top_keys(text: &str) -> Result<Vec<String>, String> {
 }
 
 fn refused(path: &Path, why: &str) -> Problem {
-    Problem::new(ProblemCode::Refused, format!("{} {why}; nothing was changed", path.display()))
-        .hint("fix it, then try again")
+    Problem::refused(format!("{} {why}; nothing was changed", path.display())).hint("fix it, then try again")
 }
 
 /// True if a `hooks.json` has only berth's hooks.

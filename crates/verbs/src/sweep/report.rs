@@ -3,7 +3,7 @@
 //! Not here: printing it (see the CLI), the finds themselves (see [`super::sweep`]).
 //! Start with [`SweepReport`].
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_conversations::transcript_copies::CopyCleanup;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -100,7 +100,7 @@ impl SweepReport {
     pub fn trouble(&self) -> Option<Problem> {
         if let Some(first) = self.failed.first() {
             return Some(
-                Problem::new(ProblemCode::Refused, format!("nothing was cleaned up: {first}"))
+                Problem::refused(format!("nothing was cleaned up: {first}"))
                     .hint("fix the cause and run `berth sweep` again"),
             );
         }
@@ -109,6 +109,6 @@ impl SweepReport {
             SweepOutcome::Failed(why) => Some(format!("{}: {why}", cleared.what)),
             SweepOutcome::Cleared | SweepOutcome::Would | SweepOutcome::Kept => None,
         });
-        failed.map(|what| Problem::new(ProblemCode::Refused, format!("could not be cleared up: {what}")))
+        failed.map(|what| Problem::refused(format!("could not be cleared up: {what}")))
     }
 }

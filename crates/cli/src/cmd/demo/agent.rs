@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use serde_json::{Value, json};
 
 use crate::print;
@@ -46,9 +46,9 @@ pub(super) fn run(dir: &Path) -> Result<u8, Problem> {
     });
     let mut agent = DemoAgent { dir: dir.to_owned(), input: receiver };
     while let Ok(message) = agent.input.recv() {
-        agent.hear(&message).map_err(|error| {
-            Problem::new(ProblemCode::Refused, format!("the demo's agent cannot write: {error}"))
-        })?;
+        agent
+            .hear(&message)
+            .map_err(|error| Problem::refused(format!("the demo's agent cannot write: {error}")))?;
     }
     Ok(0)
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use berth_api::{Problem, ProblemCode, SessionStatus};
+use berth_api::{Problem, SessionStatus};
 use berth_host::signals::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
@@ -30,7 +30,7 @@ const GATHER: Duration = Duration::from_millis(60);
 const TICK: Duration = Duration::from_secs(1);
 
 pub(super) fn run(ctx: &CommandContext, args: &LsArgs, filter: SessionFilter) -> Result<u8, Problem> {
-    let usage = |what: &str, hint: &str| Err(Problem::new(ProblemCode::Usage, what).hint(hint));
+    let usage = |what: &str, hint: &str| Err(Problem::usage(what).hint(hint));
     match (args.json, args.tree) {
         (true, true) => {
             return usage(
@@ -46,8 +46,7 @@ pub(super) fn run(ctx: &CommandContext, args: &LsArgs, filter: SessionFilter) ->
     }
     let wanted = [Signal::WINCH, Signal::HUP, Signal::TERM, Signal::INT].map(Signal::as_raw);
     let cannot = |what: &str, error: &std::io::Error| {
-        Problem::new(ProblemCode::Refused, format!("cannot {what}: {error}"))
-            .hint("`berth ls` prints the list once")
+        Problem::refused(format!("cannot {what}: {error}")).hint("`berth ls` prints the list once")
     };
     let signals = SignalFd::new(&wanted).map_err(|error| cannot("listen to signals", &error))?;
     let mut live = LiveListing::begin(ctx, filter)?;
@@ -198,7 +197,7 @@ fn lines(mut live: LiveListing<'_>) -> Result<u8, Problem> {
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => {
-                return Err(Problem::new(ProblemCode::Refused, format!("cannot wait for changes: {error}")));
+                return Err(Problem::refused(format!("cannot wait for changes: {error}")));
             }
         }
         if !fds[0].revents().is_empty() {

@@ -4,7 +4,7 @@
 //! done.
 //! Start with [`choose_agent`] and [`resolve_taken_name`].
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_core::SessionId;
 
 use crate::agents::{AgentDefinition, AgentTable};
@@ -28,7 +28,7 @@ pub(super) fn choose_agent(args: &mut RunArgs) -> Result<(), Problem> {
     let table = AgentTable::load()?;
     let names: Vec<&str> = table.iter().map(|agent| agent.name.as_str()).collect();
     let nothing = || {
-        Problem::new(ProblemCode::Usage, "no agent and no command is given").hint(format!(
+        Problem::usage("no agent and no command is given").hint(format!(
             "`berth run --agent NAME` starts one of {}; `berth run -- CMD` any command",
             names.join(", ")
         ))
@@ -41,7 +41,7 @@ pub(super) fn choose_agent(args: &mut RunArgs) -> Result<(), Problem> {
     let agents: Vec<&AgentDefinition> = table.iter().filter(is_installed).collect();
     if agents.is_empty() {
         let what = format!("none of the agents is installed: {}", names.join(", "));
-        return Err(Problem::new(ProblemCode::Usage, what)
+        return Err(Problem::usage(what)
             .hint("`berth agents` tells how to install one; `berth run -- CMD` starts any command"));
     }
     let widest = agents.iter().map(|agent| agent.name.len()).max().unwrap_or_default();
@@ -59,7 +59,7 @@ pub(super) fn choose_agent(args: &mut RunArgs) -> Result<(), Problem> {
         Err(_) => agents.iter().copied().find(|agent| agent.name == answer),
     };
     let Some(chosen) = chosen else {
-        return Err(Problem::new(ProblemCode::Usage, format!("`{answer}` is not one of the agents above"))
+        return Err(Problem::usage(format!("`{answer}` is not one of the agents above"))
             .hint("`berth agents` lists them all"));
     };
     args.agent.agent = Some(chosen.name.clone());
@@ -96,11 +96,8 @@ pub(super) fn resolve_taken_name(ctx: &CommandContext, args: &mut RunArgs) -> Re
             (args.replace, args.yes) = (Some(name), true);
             Ok(None)
         }
-        other => Err(Problem::new(
-            ProblemCode::Refused,
-            format!("`{other}` is not one of the choices; nothing was done"),
-        )
-        .hint(format!("another --name makes a new session beside `{name}`"))),
+        other => Err(Problem::refused(format!("`{other}` is not one of the choices; nothing was done"))
+            .hint(format!("another --name makes a new session beside `{name}`"))),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 
 /// The first line of every unit, which marks files that berth wrote.
 pub(super) const MARK: &str =
@@ -35,7 +35,7 @@ pub(super) struct SystemdUnit {
 /// All units, for this program and this environment.
 pub(super) fn all() -> Result<Vec<SystemdUnit>, Problem> {
     let program = std::env::current_exe().map_err(|error| {
-        Problem::new(ProblemCode::Refused, format!("cannot tell where this program is: {error}"))
+        Problem::refused(format!("cannot tell where this program is: {error}"))
             .hint("put berth into a directory that is in PATH")
     })?;
     let set = |name: &'static str| Some((name, std::env::var_os(name).filter(|value| !value.is_empty())?));
@@ -115,7 +115,7 @@ fn for_program(program: &str, environment: &[(&str, String)]) -> Vec<SystemdUnit
 fn text_of(path: &Path) -> Result<String, Problem> {
     let text = path.to_str().filter(|text| !text.chars().any(char::is_control));
     text.map(str::to_owned).ok_or_else(|| {
-        Problem::new(ProblemCode::Refused, format!("{path:?} cannot be written into a unit"))
+        Problem::refused(format!("{path:?} cannot be written into a unit"))
             .hint("use a path without line breaks that is UTF-8")
     })
 }

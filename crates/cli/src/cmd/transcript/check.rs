@@ -44,9 +44,9 @@ pub(super) fn run(ctx: &CommandContext, args: &TranscriptCheckArgs) -> Result<u8
             // With --all, files without findings are only counted.
             CheckedTranscript::Report(report) if args.all && report.findings.is_empty() => {}
             CheckedTranscript::Report(report) => progress.suspend(|| print::text(&text(&report)))?,
-            CheckedTranscript::Unreadable { why, .. } => progress.suspend(|| {
-                print::problem(&Problem::new(ProblemCode::Refused, why).hint("the file was not checked"))
-            }),
+            CheckedTranscript::Unreadable { why, .. } => {
+                progress.suspend(|| print::problem(&Problem::refused(why).hint("the file was not checked")))
+            }
         }
         Ok(())
     };

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use berth_api::{Problem, ProblemCode};
+use berth_api::Problem;
 use berth_verbs::transcript_files;
 use berth_verbs::transcript_files::tree::{ConversationTree, TurnOpening};
 
@@ -30,7 +30,7 @@ pub(super) fn run(ctx: &CommandContext, args: &TranscriptTreeArgs) -> Result<u8,
         return Ok(0);
     }
     if tree.turns.is_empty() {
-        return Err(Problem::new(ProblemCode::Refused, format!("nothing was said in {}", path.display()))
+        return Err(Problem::refused(format!("nothing was said in {}", path.display()))
             .hint("`berth transcript check` says what is in it"));
     }
     let room = tty::terminal_size().map_or(USUAL_WIDTH, |size| usize::from(size.cols));

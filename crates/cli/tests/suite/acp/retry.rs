@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
+use berth_api::Problem;
 use berth_api::frame::{self, FrameKind};
 use berth_api::message::KeeperAnswer;
-use berth_api::{Problem, ProblemCode};
 use berth_harness::{TestEnvironment, wait_until};
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ impl RefusingListener {
                 if is_over.load(Ordering::SeqCst) {
                     return;
                 }
-                let problem = Problem::new(ProblemCode::Full, "there is no room for another client");
+                let problem = Problem::full("there is no room for another client");
                 let answer = serde_json::to_vec(&KeeperAnswer::Problem { problem }).expect("plain data");
                 // Reads the request first, so that the answer is not lost with it. A status request does
                 // not count as an attempt.

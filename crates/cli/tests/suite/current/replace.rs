@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use berth_api::frame::{self, FrameKind};
 use berth_api::message::KeeperAnswer;
-use berth_api::{Problem, ProblemCode, SessionStatus};
+use berth_api::{Problem, SessionStatus};
 use berth_harness::{TestEnvironment, said, wait_until};
 
 use crate::current::{TerminalShell, agent, lab};
@@ -163,7 +163,7 @@ fn an_old_session_that_cannot_be_ended_is_an_error_that_names_both() {
         while let Ok((mut caller, _)) = listener.accept() {
             let Ok(Some(call)) = frame::read_frame(&mut caller) else { continue };
             let is_stop = call.payload.windows(6).any(|window| window == b"\"stop\"");
-            let problem = Problem::new(ProblemCode::Refused, "not today");
+            let problem = Problem::refused("not today");
             let status =
                 SessionStatus { id: id.clone(), state: "running".into(), ..SessionStatus::default() };
             let answer = if is_stop {

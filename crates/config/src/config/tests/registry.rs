@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use super::super::registry::{DefaultValue, KeySpec, TABLES, TableSpec, ValueKind};
 use super::super::table_reader::{ConfigDocument, ConfigValue};
+use berth_api::ProblemCode;
+
 use super::*;
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");

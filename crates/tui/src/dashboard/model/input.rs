@@ -1,8 +1,8 @@
 //! Effects of keys, pastes and the mouse in each mode.
 
+use berth_api::Problem;
 use berth_api::message::WriterTakeover;
 use berth_api::turn::{QuestionOptionKind, QuestionReply};
-use berth_api::{Problem, ProblemCode};
 use berth_verbs::foreign;
 
 use super::super::form::{self, FormStep};
@@ -204,7 +204,7 @@ impl DashboardModel {
 
     /// Shows why an action is not possible for the selected session.
     fn refuse(&mut self, what: &str, hint: &str) -> Vec<DashboardEffect> {
-        self.trouble(Problem::new(ProblemCode::Refused, what).hint(hint));
+        self.trouble(Problem::refused(what).hint(hint));
         self.message_about = self.selected().map(|row| (row.id.clone(), row.state()));
         vec![]
     }
@@ -597,9 +597,7 @@ impl DashboardModel {
     fn too_long(&mut self) -> Vec<DashboardEffect> {
         let limit = berth_core::MAX_PROMPT_BYTES;
         let what = format!("a message has at most {limit} bytes; this was not added");
-        self.trouble(
-            Problem::new(ProblemCode::Refused, what).hint("put it into a file and name that in the message"),
-        );
+        self.trouble(Problem::refused(what).hint("put it into a file and name that in the message"));
         vec![]
     }
 

@@ -563,7 +563,7 @@ fn a_form_starts_a_session_and_is_there_again_if_that_fails() {
         prompt: "mend it\nnow".into(),
     };
     assert_eq!(key(&mut model, KeyPress::Enter), [DashboardEffect::Do(action)]);
-    let failed = Problem::new(ProblemCode::NotFound, "no such program");
+    let failed = Problem::not_found("no such program");
     model.done(FinishedAction { what: "starting codex".into(), outcome: Err(failed) });
     press(&mut model, "c");
     assert_eq!(

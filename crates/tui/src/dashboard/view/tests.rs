@@ -1,7 +1,7 @@
 //! Tests of the view: pictures, as text.
 
+use berth_api::Problem;
 use berth_api::status::{ContextStatus, TurnsStatus};
-use berth_api::{Problem, ProblemCode};
 use berth_core::SessionId;
 use insta::assert_snapshot;
 use ratatui::Terminal;
@@ -184,8 +184,7 @@ fn an_empty_dashboard_shows_how_to_begin() {
 #[test]
 fn a_damaged_session_is_shown_with_what_to_do() {
     let mut model = model(vec![]);
-    let problem =
-        Problem::new(ProblemCode::Refused, "cannot use the journal: checksum").hint("docs/recovery.md");
+    let problem = Problem::refused("cannot use the journal: checksum").hint("docs/recovery.md");
     model.found([(id('a'), SessionLookup::Known(Box::new(RowStatus::Damaged(problem))))]);
     assert_snapshot!("80x24-damaged", picture(&mut model, 80, 24));
 }
@@ -223,7 +222,7 @@ fn the_text_being_written_is_shown_with_the_cursor_behind_it() {
 #[test]
 fn an_error_has_its_hint_below_it() {
     let mut model = sessions();
-    model.trouble(Problem::new(ProblemCode::Held, "another client is attached").hint("watch with o"));
+    model.trouble(Problem::held("another client is attached").hint("watch with o"));
     assert_snapshot!("80x24-error", picture(&mut model, 80, 24));
 }
 
@@ -247,7 +246,7 @@ fn no_control_character_is_ever_drawn_at_any_size() {
         content: PreviewContent::Talk(transcript),
         remark: Some("\x1b[c".into()),
     });
-    model.trouble(Problem::new(ProblemCode::Refused, "\x1b[31m no").hint("\x07"));
+    model.trouble(Problem::refused("\x1b[31m no").hint("\x07"));
     for width in 1..130 {
         for height in [1, 5, 6, 7, 12, 24, 50] {
             let area = Rect::new(0, 0, width, height);
