@@ -4,7 +4,7 @@
 //! at its beginning and `TAIL_BYTES` at its end are read, and only if the caller wants its details. A torn, binary,
 //! empty or unknown file is listed with the facts that are known. Nothing is ever written.
 //! Not here: open conversations (see `berth_conversations::foreign_writers`), their sessions, damage in a file.
-//! Start with [`list_conversations`], then [`StoredConversation::look`].
+//! Start with [`list_conversations`], then [`StoredConversation::details`].
 
 use std::ffi::OsString;
 use std::fs;
