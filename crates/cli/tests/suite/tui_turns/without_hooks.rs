@@ -1,5 +1,9 @@
 //! Runs that tell nothing, keepers that die or are replaced, and all other clients that ask.
 
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
 use berth_harness::wait_until;
 use serde_json::Value;
 
@@ -19,6 +23,37 @@ fn a_terminal_without_hooks_is_as_it_was() {
     assert!(refused.err.contains("takes no turns") && refused.err.contains("hooks"), "{refused:?}");
     let why = lab.ok(["why", "s"]);
     assert!(why.contains("nothing tells whether"), "{why}");
+}
+
+#[test]
+fn a_client_whose_turn_is_not_taken_is_told_to_look_at_the_screen_and_then_gets_its_answer() {
+    let lab = lab();
+    // The agent reports through the plugin of its kind, but shows a dialog first: it starts once the pipe was opened.
+    let (pipe, program) = (lab.dir().join("pipe"), lab.dir().join("bin/claude"));
+    std::fs::create_dir(lab.dir().join("bin")).expect("a directory");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let script = format!("#!/bin/sh\ncat '{}'\nexec '{}' tui \"$@\"\n", pipe.display(), lab.agent());
+    std::fs::write(&program, script).expect("a script");
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("our own file");
+    let config = format!(
+        "[agents.fake]\ndriver = \"claude\"\nconversation_kind = \"claude\"\ncommand = [\"false\"]\n\
+         tui = [{program:?}, \"--record\"]\nbegin_tui = [\"--session-id\", \"{{id}}\"]\n"
+    );
+    std::fs::write(lab.config(), config).expect("a config file");
+    let run = command(&lab, &["run", "--detach", "--agent", "fake", "--tui", "--name", "s"]).output();
+    assert!(run.expect("berth can be started").status.success());
+    let mut send = command(&lab, &["send", "s", "--wait", "hello"]);
+    send.env("BERTH_NOTE_DELAY_MS", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut send = send.spawn().expect("berth can be started");
+    let mut told = String::new();
+    let mut lines = BufReader::new(send.stderr.take().expect("piped"));
+    while !told.contains("may be asking something on its screen: `berth attach s`") {
+        assert!(lines.read_line(&mut told).expect("text") > 0, "{told}");
+    }
+    assert_eq!(turn_state(&lab, 1), "queued");
+    std::fs::write(&pipe, "").expect("the agent reads it");
+    let done = send.wait_with_output().expect("our own child");
+    assert_eq!((done.status.code(), String::from_utf8_lossy(&done.stdout).trim()), (Some(0), "ECHO: hello"));
 }
 
 #[test]
