@@ -641,8 +641,8 @@ impl QueueHold {
                 let reason = reason.lines().next().unwrap_or_default();
                 let reason = reason.strip_suffix("; it printed last:").unwrap_or(reason);
                 format!(
-                    "the agent cannot be used: {reason}; see `berth screen {session}` or `berth attach {session}`; \
-                     after that `berth queue {session} resume` goes on, or `berth resume {session}` if the run is over"
+                    "the agent cannot be used: {reason}; fix that (`berth screen {session}` shows its screen), then \
+                     `berth resume {session}`, or `berth queue {session} resume` if it still runs"
                 )
             }
             Self::ModelFailed(ModelFailure { turn, failure, reason }) => {

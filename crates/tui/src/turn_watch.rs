@@ -8,7 +8,7 @@ use std::io::{BufRead, IsTerminal};
 use std::time::{Duration, Instant};
 
 use berth_api::message::KeeperRequest;
-use berth_api::record::Event;
+use berth_api::record::{AgentInterface, Event};
 use berth_api::turn::{AgentQuestion, QuestionReply, QueueHold, TurnView, turn_id};
 use berth_api::{KeeperConnection, Problem, TurnState};
 use berth_core::SessionId;
@@ -113,7 +113,8 @@ struct TurnPrinter {
     reading: Option<ReadingTime>,
     /// The run of the questions; `None` until an event names it.
     epoch: Option<u64>,
-    /// True once the delay was noted, or the turn had a reason to wait.
+    /// When the turn was first seen to be next and not taken.
+    next_since: Option<Instant>,
     is_delay_noted: bool,
 }
 
@@ -135,6 +136,7 @@ impl TurnPrinter {
             questions: VecDeque::new(),
             reading: None,
             epoch: None,
+            next_since: None,
             is_delay_noted: false,
         }
     }
@@ -171,25 +173,31 @@ impl TurnPrinter {
         Ok(false)
     }
 
-    /// Says once where to look if the turn is next, nothing holds it, and the agent does not take it: an agent in a terminal
-    /// asks there whether it may start.
+    /// Says once where to look if the turn has been next for some time, nothing holds it, and an agent in a terminal does
+    /// not take it: it may be asking there whether it may start.
     fn note_delay(&mut self, ctx: &VerbContext, id: &SessionId, number: u64) {
-        let patience = killpoint::patience("BERTH_NOTE_DELAY_MS", DELAY_NOTED_AFTER);
-        if self.epoch.is_some() || self.is_delay_noted || self.since.elapsed() < patience {
+        if self.epoch.is_some() || self.is_delay_noted {
+            return;
+        }
+        let Ok(status) = ctx.session(id).status() else { return };
+        let turn = turn_id(&self.session, number);
+        let is_next = status.interface == Some(AgentInterface::Terminal)
+            && status.turns.as_ref().is_some_and(|turns| {
+                turns.current.is_none() && turns.held.is_none() && turns.queued.first() == Some(&turn)
+            });
+        if !is_next {
+            self.next_since = None;
+            return;
+        }
+        let since = *self.next_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < killpoint::patience("BERTH_NOTE_DELAY_MS", DELAY_NOTED_AFTER) {
             return;
         }
         self.is_delay_noted = true;
-        let Ok(status) = ctx.session(id).status() else { return };
-        let turn = turn_id(&self.session, number);
-        let is_next = status.turns.as_ref().is_some_and(|turns| {
-            turns.current.is_none() && turns.held.is_none() && turns.queued.first() == Some(&turn)
-        });
-        if is_next {
-            let handle = status.handle();
-            self.note(&format!(
-                "the agent does not take the turn yet; it may be asking something on its screen: `berth attach {handle}`"
-            ));
-        }
+        let handle = status.handle();
+        self.note(&format!(
+            "the agent does not take the turn yet; it may be asking something on its screen: `berth attach {handle}`"
+        ));
     }
 
     /// Adds a question of the agent. The user is asked one question at a time.

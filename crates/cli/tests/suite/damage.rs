@@ -421,7 +421,7 @@ fn edit_of_a_journal_with_right_checksums_shows_against_a_head_that_was_noted_be
         "{said:?}"
     );
     let said = lab.berth(["log", "s", "--verify", "12"]);
-    assert!(said.code == 2 && said.err.contains("is not a head"), "{said:?}");
+    assert!(said.code == 2 && said.err.contains("is not a valid head"), "{said:?}");
 }
 
 #[test]

@@ -56,6 +56,7 @@ pub(super) struct AgentLink {
     is_overlong: bool,
     live_turn: LiveTurnOutput,
     ended_turn: Option<u64>,
+    is_held: bool,
     /// The last of its complaints.
     complaints: VecDeque<u8>,
     complaint_files: OutputFiles,
@@ -98,6 +99,7 @@ impl AgentLink {
             is_overlong: false,
             live_turn: LiveTurnOutput::default(),
             ended_turn: None,
+            is_held: false,
             complaints: VecDeque::new(),
             complaint_files,
             complaint_log: None,
@@ -127,11 +129,19 @@ impl AgentLink {
         }
     }
 
+    /// Stops hearing the agent during commits, or goes on with it. While the delivery of a turn is on its way to the disk,
+    /// its place in the output and the turn that it may be added to must stay as they are.
+    pub(super) fn hold(&mut self, on: bool) {
+        self.is_held = on;
+    }
+
     /// The pipes to wait for while a batch is in flight, with the tokens of their events.
     pub(super) fn polled(&self) -> Vec<(u64, PollFd<'_>)> {
         let WatchedPipes { stdin, stdout, stderr } = self.watched;
-        let out = stdout.then(|| (AGENT_OUT, PollFd::new(&self.pipes.stdout, PollFlags::IN)));
-        let err = stderr.then(|| (AGENT_OUT, PollFd::new(&self.pipes.stderr, PollFlags::IN)));
+        let out =
+            (stdout && !self.is_held).then(|| (AGENT_OUT, PollFd::new(&self.pipes.stdout, PollFlags::IN)));
+        let err =
+            (stderr && !self.is_held).then(|| (AGENT_OUT, PollFd::new(&self.pipes.stderr, PollFlags::IN)));
         let input = self.pipes.stdin.as_ref().filter(|_| stdin);
         let input = input.map(|stdin| (AGENT_IN, PollFd::new(stdin, PollFlags::OUT)));
         [out, err, input].into_iter().flatten().collect()

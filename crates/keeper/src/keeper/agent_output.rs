@@ -151,6 +151,11 @@ impl Keeper {
         if self.output.is_stuck() {
             return;
         }
+        // What the agent reported last may have come while a batch was in flight: it was before the exit.
+        self.take_deferred();
+        while is_over && self.journal.has_deferred() {
+            self.take_deferred();
+        }
         let mut exits = self.run.take_exits();
         // No process of the run is left, and its whole output was read: the outcome of its turn is known.
         if is_over && let Some(fate) = self.fate_of_current(&exits) {

@@ -131,8 +131,6 @@ impl Keeper {
             }
             AgentUpdate::Late { turn, end } => reports.push(Observation::TurnOver { turn, end }),
             AgentUpdate::Remark { what } => {
-                // The warning has its place among the other reports, but changes nothing: a note that fails
-                // is not missed.
                 self.note(Event::Warned { what });
             }
             AgentUpdate::Broken { trouble } if self.begins_anew(&trouble) => {}
@@ -219,7 +217,13 @@ impl Keeper {
     }
 
     pub(super) fn on_agent_time(&mut self) {
-        if self.agent_due_ms().is_none_or(|due| due > clock::boot_ms()) {
+        let is_due = |keeper: &Self| keeper.agent_due_ms().is_some_and(|due| due <= clock::boot_ms());
+        if !is_due(self) {
+            return;
+        }
+        // After a slow sync the kernel's report about the agent's end may not have been read yet.
+        self.on_children();
+        if !is_due(self) {
             return;
         }
         let session = self.journal.session();

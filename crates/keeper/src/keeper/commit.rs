@@ -19,6 +19,9 @@ use super::output_recorder::ReadUntil;
 use super::{Keeper, now};
 use crate::journaled_session::{CommittedBatch, DecidedBatch, SessionInput, WrittenBatch};
 
+/// Number of inputs that may wait for the batch in flight before the agent is no longer heard.
+const MAX_DEFERRED: usize = 256;
+
 impl Keeper {
     /// Commits inputs, publishes the events and starts the effects. Returns one answer for each input.
     pub(super) fn take(&mut self, inputs: Vec<SessionInput>) -> Result<Vec<Result<(), Refusal>>, Problem> {
@@ -69,20 +72,30 @@ impl Keeper {
         written
     }
 
-    /// Commits reports. If the journal refuses, they wait: the source of a report does not repeat it.
+    /// Commits reports, behind those that arrived while a batch was in flight. If the journal refuses, they wait: the
+    /// source of a report does not repeat it.
     pub(super) fn report(&mut self, reports: Vec<Observation>) {
         if self.journal.is_busy() {
             // The reports become part of the next batch.
             return reports.into_iter().for_each(|report| self.journal.defer(SessionInput::Report(report)));
         }
-        let inputs = self.journal.with_waiting(reports);
-        if inputs.is_empty() {
-            return;
+        let (mut earlier, mut others) = (Vec::new(), Vec::new());
+        for input in self.journal.take_deferred() {
+            match input {
+                SessionInput::Report(report) => earlier.push(report),
+                SessionInput::Note(_) | SessionInput::Command(_) => others.push(input),
+            }
         }
-        match self.take(inputs) {
-            Ok(_) => self.journal.clear_waiting(),
-            Err(_) => self.journal.retry_soon(),
+        earlier.extend(reports);
+        let inputs = self.journal.with_waiting(earlier);
+        if !inputs.is_empty() {
+            match self.take(inputs) {
+                Ok(_) => self.journal.clear_waiting(),
+                Err(_) => self.journal.retry_soon(),
+            }
         }
+        // A note that the disk rejects is lost; such a note is about the disk or comes again.
+        others.into_iter().for_each(|input| drop(self.take(vec![input])));
     }
 
     /// Commits the reports that the journal refused before.
@@ -95,20 +108,18 @@ impl Keeper {
         }
     }
 
-    /// Records an event without an answer. If the disk rejects it, it is lost.
+    /// Records an event without an answer with the next batch: a commit in the middle of an agent's updates would hear
+    /// newer ones before the rest of these. If the disk rejects it, it is lost.
     pub(super) fn note(&mut self, event: Event) {
-        let note = SessionInput::Note(event);
-        match self.journal.is_busy() {
-            true => self.journal.defer(note),
-            false => drop(self.take(vec![note])),
-        }
+        self.journal.defer(SessionInput::Note(event));
     }
 
     /// Waits until the batch is written, and handles other events meanwhile.
     fn attend(&mut self, done: &OwnedFd) {
         let (with_terminal, with_listener) = (self.terminal.polled(), self.clients.has_room());
-        let (tokens, pipes): (Vec<u64>, Vec<PollFd<'_>>) =
-            self.agent.iter().flat_map(AgentLink::polled).unzip();
+        // The agent waits at its pipe if more has come in than a disk should ever hold up.
+        let agent = self.agent.iter().filter(|_| self.journal.deferred() < MAX_DEFERRED);
+        let (tokens, pipes): (Vec<u64>, Vec<PollFd<'_>>) = agent.flat_map(AgentLink::polled).unzip();
         let (keys, clients): (Vec<u64>, Vec<PollFd<'_>>) = self.clients.polled().into_iter().unzip();
         let mut polled = vec![PollFd::new(done, PollFlags::IN)];
         let has_terminal = with_terminal.is_some();
@@ -183,16 +194,8 @@ impl Keeper {
     /// Commits the inputs that arrived while a batch was in flight, and forgets clients that left.
     pub(super) fn take_deferred(&mut self) {
         self.forget_departing();
-        let mut reports = Vec::new();
-        for input in self.journal.take_deferred() {
-            match input {
-                SessionInput::Report(report) => reports.push(report),
-                // A note that the disk rejects is lost; such a note is about the disk or comes again.
-                SessionInput::Note(_) | SessionInput::Command(_) => drop(self.take(vec![input])),
-            }
-        }
-        if !reports.is_empty() {
-            self.report(reports);
+        if self.journal.has_deferred() {
+            self.report(vec![]);
         }
     }
 }

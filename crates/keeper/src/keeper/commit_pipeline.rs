@@ -175,6 +175,11 @@ impl CommitPipeline {
         !self.deferred.is_empty()
     }
 
+    /// The number of inputs that wait for the batch in flight.
+    pub(super) fn deferred(&self) -> usize {
+        self.deferred.len()
+    }
+
     pub(super) fn take_deferred(&mut self) -> Vec<SessionInput> {
         std::mem::take(&mut self.deferred)
     }

@@ -145,7 +145,12 @@ impl Keeper {
         self.conversation.note_given(output_from);
         self.with_keys_held(|keeper| {
             // If the disk is full, delivery is tried again when there may be room; see `on_time`.
-            match keeper.take(vec![SessionInput::Command(Command::Deliver { turn, output_from })]) {
+            let delivery = SessionInput::Command(Command::Deliver { turn, output_from });
+            let hold = |keeper: &mut Self, on| keeper.agent.iter_mut().for_each(|agent| agent.hold(on));
+            hold(keeper, true);
+            let delivered = keeper.take(vec![delivery]);
+            hold(keeper, false);
+            match delivered {
                 Ok(_) if keeper.journal.owed().contains(&Effect::Say { turn }) => {
                     keeper.run.note_performed(Effect::Say { turn });
                     keeper.say_turn(turn);

@@ -246,7 +246,7 @@ fn a_list_of_sessions_for_a_scope_that_it_does_not_confine_needs_a_yes() {
     gateway.ask("POST", "/v1/tokens", &[], Some(&body)).ok();
     for help in [["token", "new", "--help"].as_slice(), &["link", "--help"]] {
         let help = lab.ok(help).split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(help.contains("does not confine `control` and `admin`"), "{help}");
+        assert!(help.contains("does not limit `control` and `admin`"), "{help}");
     }
     lab.ok(["stop", "--all", "--yes", "--grace", "0s"]);
 }

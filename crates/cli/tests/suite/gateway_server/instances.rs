@@ -14,7 +14,10 @@ fn e10_a_second_gateway_of_one_state_directory_yields_and_names_the_first() {
     let first = format!("pid {}, since 20", gateway.pid());
     assert!(second.err.contains(&first), "{second:?}");
     let address = gateway.address.clone().expect("an address");
-    assert!(second.err.contains("hint: use it: unix:") && second.err.contains(&address), "{second:?}");
+    assert!(
+        second.err.contains("hint: use the running gateway (unix:") && second.err.contains(&address),
+        "{second:?}"
+    );
     // The first one was not disturbed, and its socket is still its own.
     assert_eq!(gateway.get(&format!("/v1/sessions/{id}")).ok()["id"], id.as_str());
     assert_eq!(gateway.ask_tcp("GET", "/healthz", &[], None).ok()["status"], "ok");

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Child;
 
-use berth_harness::{TestEnvironment, said, wait_until};
+use berth_harness::{TestEnvironment, said, signal, wait_gone, wait_until};
+use berth_host::identity::ProcessIdentity;
+use rustix::process::Signal;
 
 use crate::turns::{finish, gate, lab, mark, open, spawn, state, text, turns, wait_mark, wait_working};
 
@@ -37,11 +39,35 @@ fn text_of_an_agent_reaches_its_readers_during_a_slow_sync_and_the_end_of_its_tu
     reader.wait_for("second");
     wait_mark(&said_all);
     assert!(String::from_utf8_lossy(&lab.output(&id)).contains("second"), "it is in the output files");
-    assert!(lab.events(&id, "tagged").is_empty() && lab.events(&id, "turn_ended").is_empty());
+    assert!(lab.events(&id, "tags_changed").is_empty() && lab.events(&id, "turn_ended").is_empty());
     assert_eq!(state(&lab, &id, 1), "working");
     fs::remove_file(&hold).expect("our own file");
     assert_eq!(finish(tag).code, 0);
     assert_eq!(reader.wait_exit(), 0);
+    assert_eq!(state(&lab, &id, 1), "done");
+}
+
+#[test]
+fn an_answer_that_came_during_a_slow_sync_counts_although_the_agent_died_before_the_sync_ended() {
+    let lab = lab();
+    let (id, hold) = start_with_hold(&lab);
+    let (go, wait) = gate(&lab, "go");
+    let (begun, touch) = mark(&lab, "begun");
+    let reader = spawn(&lab, ["send", "--wait", &id, &format!("say:first\\n\n{touch} {wait} the answer")]);
+    wait_mark(&begun);
+    wait_working(&lab, &id, 1);
+    fs::write(&hold, "").expect("a file");
+    let tag = spawn(&lab, ["tag", &id, "slow"]);
+    wait_until("the sync to begin", || hold.with_extension("held").exists());
+    open(&go);
+    wait_until("the end of the turn", || String::from_utf8_lossy(&lab.output(&id)).contains("stopReason"));
+    let agent = ProcessIdentity::of(lab.number(&id, "pid")).expect("it runs");
+    signal(&agent, Signal::KILL);
+    wait_gone(&agent);
+    fs::remove_file(&hold).expect("our own file");
+    let told = finish(reader);
+    assert_eq!((told.code, told.out.as_str()), (0, "first\nECHO: the answer\n"), "{told:?}");
+    assert_eq!(finish(tag).code, 0);
     assert_eq!(state(&lab, &id, 1), "done");
 }
 
