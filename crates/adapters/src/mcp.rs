@@ -4,7 +4,7 @@
 //! to do next. Keepers recognize a caller from inside a session and allow only what its session was granted. A caller
 //! that disconnects ends nothing. Standard output carries only the protocol.
 //! Not here: answering agents' questions, stopping, deleting: an agent that may do so has the command line.
-//! Start with [`serve`]; the inputs and results of the tools are in `told`.
+//! Start with [`serve`]; the inputs and results of the tools are in `tool_types`.
 
 mod tool_types;
 mod wait;

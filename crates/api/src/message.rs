@@ -276,7 +276,6 @@ pub enum KeeperRequest {
         /// Name of the question. It may be absent if the agent asks only one.
         request: Option<String>,
         /// The answer.
-        #[serde(rename = "wish")]
         reply: QuestionReply,
         /// Run that the question belongs to; an answer to another run is refused. Agents number their questions anew
         /// in each run.

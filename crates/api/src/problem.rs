@@ -164,8 +164,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
     let refused = |what: String| Problem::refused(what);
     match refusal {
         Refusal::AlreadyCreated => refused(format!("session `{session}` exists already")),
-        Refusal::NotCreated => Problem::not_found(format!("session `{session}` was never completely created, and is empty"),
-        )
+        Refusal::NotCreated => Problem::not_found(format!("session `{session}` was never completely created, and is empty"))
         .hint("make a new one with `berth run`"),
         Refusal::AlreadyRunning => {
             Problem::held(format!("session `{session}` is running already"))
@@ -173,22 +172,18 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
         }
         Refusal::NotRunning => refused(format!("session `{session}` is not running"))
             .hint(format!("start it again with `berth resume {session}`")),
-        Refusal::Held { by } => Problem::held(format!("another client is attached to session `{session}`: {}", describe(by)),
-        )
+        Refusal::Held { by } => Problem::held(format!("another client is attached to session `{session}`: {}", describe(by)))
         .hint(format!(
             "watch with `berth attach {session} --observe`, or take over with `berth attach {session} --take`"
         )),
-        Refusal::StaleEpoch { given, current } => Problem::held(format!("session `{session}` was claimed again: run {given} cannot begin after run {current}"),
-        )
+        Refusal::StaleEpoch { given, current } => Problem::held(format!("session `{session}` was claimed again: run {given} cannot begin after run {current}"))
         .hint("try again"),
         Refusal::StaleFence { given, current } => Problem::held(format!(
                 "another writer took session `{session}` over (you were writer {}, now it is writer {})",
                 given.0, current.0
-            ),
-        )
+            ))
         .hint(format!("take it back with `berth attach {session} --take`")),
-        Refusal::NotShared => Problem::refused(format!("the owners of helper `{session}` are unknown: its record has none"),
-        )
+        Refusal::NotShared => Problem::refused(format!("the owners of helper `{session}` are unknown: its record has none"))
         .hint(format!("berth does not guess the owners of a helper; end it with `berth helper stop {session}`")),
         Refusal::OtherHelper => {
             refused(format!("the record of helper `{session}` is of another helper"))
@@ -215,8 +210,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             refused(format!("session `{session}` would have more than {limit} tags"))
                 .hint(format!("remove some with `berth tag {session} --remove TAG`; nothing was changed"))
         }
-        Refusal::NoteTooLong { bytes, limit } => Problem::usage(format!("the note has {bytes} bytes; the longest one allowed has {limit}"),
-        )
+        Refusal::NoteTooLong { bytes, limit } => Problem::usage(format!("the note has {bytes} bytes; the longest one allowed has {limit}"))
         .hint("put it into a file and name that in the note; nothing was changed"),
         Refusal::NoTurns => refused(format!(
             "session `{session}` is a terminal and takes no turns: its program does not report when one begins and ends"
@@ -225,8 +219,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             "type into it with `berth input {session} --enter TEXT`, or `berth attach {session}`; \
              Claude Code and Codex take turns in a terminal when their hooks report to berth"
         )),
-        Refusal::CannotBePasted => Problem::usage(format!("the prompt contains control characters, and would be typed into the terminal of session `{session}`"),
-        )
+        Refusal::CannotBePasted => Problem::usage(format!("the prompt contains control characters, and would be typed into the terminal of session `{session}`"))
         .hint("send text without them; nothing was sent"),
         Refusal::IsInterfaceCommand { begins } => refused(format!(
             "a prompt that begins with `{begins}` is a command to the interface of the agent in session `{session}`, and would run at once"
@@ -247,8 +240,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
              with `berth input {session} KEY`"
         )),
         Refusal::EmptyPrompt => Problem::usage("there is nothing to send: the prompt is empty"),
-        Refusal::PromptTooLong { bytes, limit } => Problem::usage(format!("the prompt has {bytes} bytes; the longest one allowed has {limit}"),
-        )
+        Refusal::PromptTooLong { bytes, limit } => Problem::usage(format!("the prompt has {bytes} bytes; the longest one allowed has {limit}"))
         .hint("put it into a file and name that in the prompt; nothing was sent"),
         Refusal::BadKey { bytes, limit } => {
             Problem::usage(format!("a key has 1 to {limit} bytes, not {bytes}"))
@@ -385,8 +377,7 @@ pub fn not_allowed(no: &ActionForbidden, session: &str, inside: &str) -> Problem
         (_, ActionTarget::Stranger) => "that session did not start it".to_owned(),
         (_, ActionTarget::Child | ActionTarget::NoSession) => format!("this needs the grant `{}`", no.needs),
     };
-    Problem::not_allowed(format!("a process inside of session `{inside}` may not {what}: {why}"),
-    )
+    Problem::not_allowed(format!("a process inside of session `{inside}` may not {what}: {why}"))
     .hint(format!(
         "ask a person outside of the session for {by_hand}, or let them start `{inside}` with --grant {}. \
              A shell in a session counts as inside",

@@ -160,8 +160,12 @@ impl CliArgs {
         } else {
             words.first().and_then(|word| only(word.to_str()?)).unwrap_or_else(crate::help::command)
         };
-        let verb = words.first().and_then(|word| word.to_str());
-        let advised = |error| crate::verb_hints::with_advice(error, verb);
+        let advised = |error| {
+            let known = crate::help::command();
+            let is_verb = |word: &&str| known.find_subcommand(word).is_some();
+            let verb = words.iter().filter_map(|word| word.to_str()).find(is_verb);
+            crate::verb_hints::with_advice(error, verb)
+        };
         let found = command.try_get_matches().map_err(advised)?;
         if let Some(page) = crate::help::asked(&found) {
             return Err(advised(page));

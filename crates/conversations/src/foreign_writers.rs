@@ -9,7 +9,7 @@
 //! Not here: the session of one of our own processes (see `berth_procs::attribution`), the lock that sessions of berth
 //! take among themselves.
 //! Start with [`find_foreign_writers`]; [`registered_writers`] is quick enough for every turn; [`live_writers`] is for lists, [`orphaned_agents`] for what a
-//! killed agent left, `open_in` for the agent of a run that reports nothing itself.
+//! killed agent left, `conversation_open_in_run` for the agent of a run that reports nothing itself.
 
 mod end_writer;
 mod hook_reported;

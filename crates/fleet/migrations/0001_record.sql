@@ -177,8 +177,8 @@ BEGIN
     RETURN new_id;
 END $$;
 
--- For the owner of the schema: the host leaves the fleet. Its role keeps no right. Its sessions keep their owner, and can
--- be claimed.
+-- For the owner of the schema: the host leaves the fleet. Its role keeps no right. Its sessions keep their owner until
+-- another host claims them; those with a live run that must be waited for stay as they are.
 CREATE FUNCTION berth.remove_host(host_name text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, berth, pg_temp AS $$
 DECLARE
@@ -370,8 +370,8 @@ BEGIN
     IF seen.host <> by_host THEN
         IF seen.live IS NOT NULL AND seen.on_host_loss = 'wait' THEN answer := 'held'; RETURN; END IF;
         -- The lock makes a heartbeat that comes now wait, and tell its host about the loss.
-        PERFORM FROM berth.host AS h WHERE h.id = seen.host AND h.id = watched_host
-            AND h.incarnation = watched_incarnation AND h.heartbeat = watched_heartbeat FOR SHARE;
+        PERFORM FROM berth.host AS h WHERE h.id = seen.host AND (h.state = 'left' OR (h.id = watched_host
+            AND h.incarnation = watched_incarnation AND h.heartbeat = watched_heartbeat)) FOR SHARE;
         IF NOT FOUND THEN answer := 'held'; RETURN; END IF;
     END IF;
     WITH fence AS (

@@ -95,8 +95,8 @@ pub trait FleetEngine: Send + Sync {
         identity: SessionIdentity,
     ) -> impl Future<Output = Result<Option<SessionId>, EngineError>> + Send;
 
-    /// Up to `limit` sessions that a host owns, behind the session `after`, by id. What it shows is replicated once a
-    /// [`FleetEngine::barrier`] behind it is answered.
+    /// Up to `limit` sessions that a host owns, behind the session `after`, by id. What it shows is replicated. Only the
+    /// host itself may ask.
     fn owned_sessions(
         &self,
         host: HostId,

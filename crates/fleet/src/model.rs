@@ -273,7 +273,9 @@ impl FleetEngine for ModelEngine {
         after: Option<SessionId>,
         limit: u32,
     ) -> Result<Vec<OwnedSession>, EngineError> {
-        self.read(|record| record.owned_sessions(host, after.as_ref(), limit))
+        let owned = self.read(|record| record.owned_sessions(host, after.as_ref(), limit))?;
+        self.barrier(host).await?;
+        Ok(owned)
     }
 
     async fn session(&self, session: SessionId) -> Result<Option<SessionRecord>, EngineError> {

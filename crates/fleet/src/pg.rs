@@ -344,8 +344,13 @@ impl FleetEngine for PgEngine {
     ) -> Result<Vec<OwnedSession>, EngineError> {
         let after = SqlValue::Text(Some(after.map_or_else(String::new, |id| id.as_str().to_owned())));
         let values = vec![host.into(), after, number(limit.into())];
-        let rows =
-            self.read("owned_sessions", "SELECT * FROM berth.owned_sessions($1, $2, $3)", values).await?.0;
+        let sql = "SELECT * FROM berth.owned_sessions($1, $2, $3)";
+        let read = Statement { call: "owned_sessions", sql, values, is_change: false };
+        // On one connection: a barrier on another server says nothing about this read.
+        let (mut answers, _) = self.reads.run(vec![read, barrier(host)]).await?;
+        let committed = answers.pop().unwrap_or_default();
+        one(&[committed], "barrier")?.unless_rejected("barrier", host)?;
+        let rows: Vec<AnswerRow> = answers.pop().unwrap_or_default().into_iter().map(AnswerRow).collect();
         let owned = |row: &AnswerRow| {
             let (term, last) = (row.term("term")?, row.number("seq").map(EventNumber)?);
             Ok(OwnedSession { session: row.session()?, term, last, live: row.live()? })

@@ -69,7 +69,7 @@ pub(crate) fn unanswered_prompts(session: &Session) -> Vec<(u64, String)> {
 }
 
 /// Feeds a driver the output of an agent from offset `from` on, up to `until` if that is given, or until `hear` breaks
-/// off. The replies of the driver are dropped. Returns the beginning of a line at the end.
+/// off. The replies of the driver are dropped. Returns the unfinished last line; it is empty if `hear` broke off.
 pub(crate) fn feed_driver(
     driver: &mut dyn Driver,
     output: &OutputFiles,

@@ -2,7 +2,7 @@
 //!
 //! Promise: no history unless it is asked for (it allocates a thousand rows at once), no waiting for the end of
 //! synchronized updates, no panic gets out, and no growth that the size does not explain.
-//! Not here: the time to feed it (see `screen`), its hidden state (see `hidden`).
+//! Not here: the time to feed it (see `screen`), its hidden state (see `hidden_state`).
 //! Start with [`Emulator::advance`].
 
 use std::mem;

@@ -1,7 +1,7 @@
 //! Scanner for sequences that the emulator does not report: state it hides, and queries it leaves open.
 //!
 //! Promise: a sequence has the same meaning here as in the emulator, because the same parser reads both.
-//! Not here: keeping the state (see `hidden`), answering (see `answers`).
+//! Not here: keeping the state (see `hidden_state`), answering (see `answers`).
 //! Start with [`SequenceScanner::listen`].
 
 use alacritty_terminal::vte::{Params, Parser, Perform};

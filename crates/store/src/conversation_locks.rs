@@ -2,7 +2,7 @@
 //!
 //! Promise: of all sessions of a state directory at most one may write a conversation, whichever way its agent
 //! reaches it. The lock file is never removed.
-//! Not here: writers that are not ours (see `writers`), the contents of a conversation (`berth_transcript`).
+//! Not here: writers that are not ours (see `foreign_writers`), the contents of a conversation (`berth_transcript`).
 //! Start with [`StateDir::claim_conversation`].
 
 use std::fs::DirBuilder;

@@ -19,8 +19,8 @@ use crate::turn_index::{TurnIndex, TurnLink};
 
 /// Number of events after which another snapshot is written. A reader replays at most as many events behind it.
 const SNAPSHOT_EVENTS: u64 = 128;
-/// Number of events behind the last synced snapshot from which on a run that ends leaves another one. After a reboot, a
-/// reader replays at most as many events.
+/// Number of events behind the last synced snapshot from which on a run that ends leaves another one. After an orderly end
+/// and a reboot, a reader replays at most as many events. Smaller than [`SNAPSHOT_EVENTS`], so a run that wrote a snapshot ends with a synced one.
 const LAST_SNAPSHOT_EVENTS: u64 = 64;
 
 /// The derived files of one session, as its owner writes them.
@@ -32,7 +32,7 @@ pub struct DerivedFiles {
     index: Option<TurnIndex>,
     /// Number of the last event in the snapshot, or of the event for which writing one was tried last.
     snapshot_seq: u64,
-    /// Number of the last event in a snapshot that survives a power cut. Other snapshots count until the next boot.
+    /// Number of the last event in a snapshot that survives a power cut. Other snapshots are valid until the next boot.
     synced_seq: u64,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Promise: people and programs get [`SafeText`] text: a terminal shows text of agents and other hosts and does not obey
 //! it. Clippy refuses any other way to the two streams (`clippy.toml`).
-//! Not here: what draws on a whole terminal (see `tty::terminal_output`), and escaping itself (see `visible`).
+//! Not here: what draws on a whole terminal (see `tty::terminal_output`), and escaping itself (see `safe_text`).
 //! Start with [`text`] (data), [`note`] (remarks), [`problem`] (errors) and [`json`] (data for programs). [`raw`] is for
 //! bytes that are raw by design.
 

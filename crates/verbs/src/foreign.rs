@@ -3,7 +3,7 @@
 //! Promise: only conversations of this account's agents are listed (another HOME or config directory is another
 //! account); every listed writer was alive at the time of the check; a conversation of a session is listed with that
 //! session. Only listed conversations are read, and of those only the beginning and the end.
-//! Not here: bringing a conversation into berth (see `adopt`, `import`), reading its dialogue (see `said`).
+//! Not here: bringing a conversation into berth (see `adopt`, `import`), reading its dialogue (see `conversation_text`).
 //! Start with [`list`], or [`find`] for one.
 
 pub mod adopt;

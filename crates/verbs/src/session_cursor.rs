@@ -4,7 +4,7 @@
 //! client missed are read from disk, from the next number on and never before it. A cursor without a keeper looks for
 //! one with a back-off, and costs nothing in between. The cursor starts nothing, and changes nothing unless the caller
 //! asks for it ([`SessionCursor::healing`]).
-//! Not here: the reaction to events, starting a session again (see `turns::bring_back`).
+//! Not here: the reaction to events, starting a session again (see `turns::ensure_keeper`).
 //! Start with [`SessionCursor::next`]. A client that waits for more than one thing polls [`SessionCursor::fd`] until [`SessionCursor::due`], then
 //! calls [`SessionCursor::look_if_due`] (which may block) and [`SessionCursor::take`] (which does not wait).
 //! To stop, drop the cursor.

@@ -3,7 +3,7 @@
 //! Promise: nothing is made up: an item without a name or an end is shown without it. Memory is bounded by one line of
 //! the agent's output, and by the limits for an item and for a turn.
 //! Not here: the display (see `export::markdown`, and the page).
-//! Start with [`page`]; `heard` parses the agents' lines, `own_record` reads dialogue that only the agent's transcript
+//! Start with [`page`]; `heard` parses the agents' lines, `agent_record` reads dialogue that only the agent's transcript
 //! has.
 
 mod agent_record;

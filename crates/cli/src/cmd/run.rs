@@ -1,7 +1,7 @@
 //! `berth run`: starts an agent or a command in a new session.
 //!
 //! Promise: a repeated call with a known key starts no second session.
-//! Not here: questions before the start (see `offer`), ending a replaced session (see `replace`).
+//! Not here: ending a replaced session (see `replace`).
 //! Start with [`run`].
 
 mod interactive;

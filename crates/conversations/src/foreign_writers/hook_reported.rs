@@ -1,7 +1,7 @@
 //! Writers by the reports of their hooks.
 //!
 //! Promise: only living processes are returned, with the conversation open in the given account.
-//! Not here: other signs (see `signs`). Start with [`hooked`].
+//! Not here: other signs (see `writer_evidence`). Start with [`hooked`].
 
 use std::path::Path;
 

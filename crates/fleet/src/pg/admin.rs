@@ -88,7 +88,7 @@ impl FleetAdmin {
         Ok(HostId(row.get::<_, i32>(0).unsigned_abs()))
     }
 
-    /// Removes a host. Its role keeps no right; its sessions can be claimed. False if there is no such host.
+    /// Removes a host. Its role keeps no right; its sessions at rest can be claimed. False if there is no such host.
     pub async fn remove_host(&self, name: &SafeName) -> Result<bool, EngineError> {
         let row = self.open.client.query_one("SELECT berth.remove_host($1)", &[&name.as_str()]).await;
         let row = row.map_err(|error| failed("remove_host", &error))?;

@@ -89,6 +89,9 @@ impl OpenConnection {
                 Err(cause) => causes.push(cause),
             }
         }
+        if causes.is_empty() {
+            causes.push("no answer in time".to_owned());
+        }
         best.ok_or_else(|| EngineError::Unreachable { cause: causes.join("; ") })
     }
 
@@ -282,7 +285,7 @@ impl Lane {
                 Err(failure) => {
                     *slot = failure.is_usable.then_some(open);
                     if self.first.is_some() && slot.is_none() {
-                        // Nobody hears of posts until the next call: a reader looks again.
+                        // Until the next call no connection hears of posts: a reader looks again.
                         self.posts.send_modify(|count| *count += 1);
                     }
                     return Err(failure.error);

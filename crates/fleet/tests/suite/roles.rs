@@ -1,7 +1,7 @@
 //! Login roles: each speaks for its own host, and reaches nothing but the functions for hosts.
 
 use berth_fleet::engine::{
-    ClaimRequest, HeartbeatRequest, ListRow, LostSession, PostRequest, ReleaseRequest,
+    ClaimAnswer, ClaimRequest, HeartbeatRequest, ListRow, LostSession, PostRequest, ReleaseRequest,
 };
 use berth_fleet::pg::PgEngine;
 use berth_fleet::{EngineError, EventNumber, FleetEngine, HostId, Incarnation, PostNumber, Term};
@@ -79,7 +79,7 @@ fn is_rejected<A>(answer: Result<A, EngineError>) -> bool {
 #[test]
 fn a_role_of_a_host_has_no_right_on_tables_and_helpers() {
     run(async {
-        let fleet = TestFleet::start(1).await;
+        let fleet = TestFleet::start(2).await;
         for sql in [
             "SELECT * FROM berth.event",
             "DELETE FROM berth.audit",
@@ -111,6 +111,16 @@ fn a_role_of_a_host_has_no_right_on_tables_and_helpers() {
         let admin = fleet.admin().await;
         assert!(admin.remove_host(&name("host1")).await.expect("the owner may"));
         assert!(!admin.remove_host(&name("host1")).await.expect("the owner may"), "it left before");
+        // Its session can be claimed without evidence about its heartbeat.
+        let heir = fleet.host(2, PATIENT).await;
+        let claim = ClaimRequest {
+            host: heir.host(),
+            session: session(1),
+            expected_term: Term(1),
+            event: text("claimed"),
+            watched: None,
+        };
+        assert!(matches!(heir.claim(claim).await, Ok(ClaimAnswer::Ours { term: Term(2), .. })));
         // Not on a connection from before, and not with a right that another grant left behind.
         assert!(former.events(session(1), EventNumber(1), ALL).await.is_err());
         fleet.server.query("berth", "GRANT USAGE ON SCHEMA berth TO host1");

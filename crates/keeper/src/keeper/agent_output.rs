@@ -151,7 +151,7 @@ impl Keeper {
         if self.output.is_stuck() {
             return;
         }
-        // What the agent reported last may have come while a batch was in flight: it was before the exit.
+        // The last reports of the agent may have come while a batch was in flight: they were before the exit.
         self.take_deferred();
         while is_over && self.journal.has_deferred() {
             self.take_deferred();

@@ -1,9 +1,9 @@
 //! Commits: inputs become events on disk, and the loop goes on while the disk is at work.
 //!
 //! Promise: one batch is in flight at a time. Until it is on disk, nothing of it is applied, answered, published or acted
-//! upon, and no other batch is decided; requests and reports that arrive are the next batch. Keys, output, screens and
-//! reads need no journal and go on, and so does the exchange with an agent on pipes. Without a terminal, and while the disk is quick, the loop writes the batch
-//! itself (`sync_pace`).
+//! upon, and no other batch is decided; requests and reports that arrive are the next batch, in their order. Keys, output,
+//! screens and reads need no journal and go on, and so does the exchange with an agent on pipes. Without a terminal,
+//! and while the disk is quick, the loop writes the batch itself (`sync_pace`).
 //! Not here: the thread (`commit_pipeline`), the contents of a batch (`journaled_session`), the answers (`requests`).
 //! Start with [`Keeper::take`] for inputs that have an answer, [`Keeper::report`] for reports.
 

@@ -10,7 +10,7 @@
 //! Such an agent may write its last answer after it reported its end, so the keeper waits a moment before it
 //! remembers the record. Prompts and answers of other programs in that moment are recognised: their prompt is younger
 //! than the end.
-//! Not here: other programs that are there now (`agent_conversation`), the meaning of a record
+//! Not here: other programs that are there now (`run_conversation`), the meaning of a record
 //! (`berth_transcript::new_messages`).
 
 use berth_conversations::location;

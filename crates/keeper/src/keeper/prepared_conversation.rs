@@ -4,7 +4,7 @@
 //! writers that are not its own; a conversation that is gone is an error with a choice, never a fresh start
 //! that was not asked for.
 //! Not here: the lock itself (`berth_store::conversation_locks`), the search (`writers`), the conversation during
-//! the run (`agent_conversation`).
+//! the run (`run_conversation`).
 
 use std::time::Duration;
 
@@ -147,8 +147,7 @@ fn look_for_others(
         return Ok(());
     }
     let who: Vec<String> = found.iter().map(foreign_writers::ForeignWriter::line).collect();
-    Err(Problem::in_use(format!("conversation {known} is being written by {}", who.join("; and by ")),
-    )
+    Err(Problem::in_use(format!("conversation {known} is being written by {}", who.join("; and by ")))
     .hint(format!(
         "close it there and try again; or end it and go on (`berth resume {name} --take`, `berth run … --resume ID --take`); or go on in a copy with `berth fork {name}`"
     )))

@@ -2,7 +2,7 @@
 //!
 //! Promise: at most one session writes a conversation; a conversation that another program wrote since is noticed before
 //! the next turn is delivered, as far as the record shows that.
-//! Not here: which conversation a run takes up (`take_up`), the record (`conversation_mark`),
+//! Not here: which conversation a run takes up (`take_up`), the record (`external_writes`),
 //! the lock (`berth_store::conversation_locks`).
 //! Start with [`RunConversation::enter`], then [`RunConversation::obstacle`].
 

@@ -4,7 +4,7 @@
 //! know which conversation it has, and its next run would begin an empty one.
 //! Promise: the keeper looks only after the terminal showed something, so that an idle agent costs nothing, and before keys that
 //! may end the agent reach it. Where hooks report, they count, and the signs are not read.
-//! Not here: the signs (`foreign_writers::open_in`), the right to write a conversation (`agent_conversation`).
+//! Not here: the signs (`foreign_writers::conversation_open_in_run`), the right to write a conversation (`run_conversation`).
 
 use berth_conversations::foreign_writers::{self, WrappedAgent};
 use berth_conversations::location;
