@@ -29,7 +29,7 @@ const PART: &str = "BERTH_TEST_PART";
 fn part(lab: &TestEnvironment, session: &str, name: &str, about: &str) -> String {
     let me = std::env::current_exe().expect("this very program");
     let command = format!(
-        "env {PART}={name}:{about} {} --exact grants::sockets::subprocess_of_other_tests --ignored --nocapture \
+        "env {PART}={name}:{about} {} --exact grants::sockets::subprocess_of_other_tests --nocapture \
          --test-threads 1",
         me.display()
     );
@@ -40,7 +40,6 @@ fn part(lab: &TestEnvironment, session: &str, name: &str, about: &str) -> String
 
 /// The part that other tests run inside of a session.
 #[test]
-#[ignore = "runs only as a subprocess of other tests"]
 fn subprocess_of_other_tests() {
     let Ok(wanted) = std::env::var(PART) else { return };
     let (name, about) = wanted.split_once(':').expect("a part, and what it is about");
