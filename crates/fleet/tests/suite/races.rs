@@ -1,5 +1,6 @@
 //! Hosts that want the same at once: a session, a name, a key, a conversation.
 
+use berth_core::Epoch;
 use berth_fleet::engine::{
     AppendAnswer, AppendRequest, ClaimAnswer, ClaimRequest, ConversationRef, CreateAnswer, CreateRequest,
     HostLossPolicy, PostAnswer, PostRequest, ReleaseRequest, SharedIdentity, TakenPost, WatchedHost,
@@ -113,6 +114,21 @@ fn a_partly_recorded_append_does_not_report_the_keys_of_events_that_are_still_to
         let rest = AppendRequest { after: EventNumber(2), events: vec![text("two")], ..repeated };
         let expected = AppendAnswer::Appended { last: EventNumber(3), not_taken: none };
         assert_eq!(engine.append(rest).await.expect("an answer"), expected);
+    });
+}
+
+#[test]
+fn a_host_that_claims_its_own_session_still_has_the_run_that_may_be_alive() {
+    run(async {
+        let fleet = TestFleet::start(1).await;
+        let engine = fleet.host(1, PATIENT).await;
+        let (host, id, live) = (engine.host(), session(1), Some(Epoch(3)));
+        let request = CreateRequest { live, ..create(host, id.clone(), "created") };
+        assert!(matches!(engine.create(request).await, Ok(CreateAnswer::Created { .. })));
+        let (session, expected_term, event) = (id.clone(), Term(1), text("claimed"));
+        let claim = ClaimRequest { host, session, expected_term, event, watched: None };
+        assert!(matches!(engine.claim(claim).await, Ok(ClaimAnswer::Ours { term: Term(2), .. })));
+        assert_eq!(engine.session(id).await.expect("a read").expect("recorded").live, live);
     });
 }
 
